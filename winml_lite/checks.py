@@ -1,0 +1,55 @@
+"""Argument checks made before any engine is asked (runtime 1.3).
+
+Two families: the *index* family raises TypeError for `bool` and non-integers, the *value* family raises ValueError for them.
+Both raise ValueError out of range and accept everything with `__index__`, NumPy integers included.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any
+
+UINT32_MAX = 0xFFFFFFFF
+INT32_MAX = 0x7FFFFFFF
+UINT64_MAX = 0xFFFFFFFFFFFFFFFF
+
+
+def index_value(value: Any, name: str, maximum: int = UINT32_MAX, minimum: int = 0) -> int:
+    """Return `value` as an int in `minimum..maximum` (index family: bool and non-integers are TypeError)."""
+    if type(value) is not int:
+        if isinstance(value, bool) or not hasattr(value, "__index__") or type(value).__name__ in ("bool_", "bool"):
+            raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+        value = operator.index(value)
+    if not minimum <= value <= maximum:
+        raise ValueError(f"{name} must be in {minimum}..{maximum}, not {value}")
+    return int(value)
+
+
+def number_value(value: Any, name: str, maximum: int = UINT32_MAX, minimum: int = 0) -> int:
+    """Return `value` as an int in `minimum..maximum` (value family: every refusal is ValueError)."""
+    try:
+        return index_value(value, name, maximum, minimum)
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def text_value(value: Any, name: str) -> str:
+    """Return `value` when it is a str, else raise ValueError."""
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a str, not {type(value).__name__}")
+    return value
+
+
+def path_value(value: Any, name: str = "path") -> str:
+    """Return a path as str; `os.PathLike` is accepted, everything else that is not a str is ValueError."""
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    return text_value(value, name)
+
+
+def flag_value(value: Any, name: str) -> bool:
+    """Return `value` when it is a real bool, else raise ValueError."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name} must be a bool, not {type(value).__name__}")
+    return value

@@ -1,0 +1,69 @@
+"""What a model file declares (runtime 2.1, 3, 4): the result of the header walkers, the input of the engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..values import FREE_DIMENSION, Descriptor, TensorDataType
+
+if TYPE_CHECKING:
+    from .gguf import GgufFile
+
+Dimension = int | str | None
+"""A fixed extent, a symbol, or None for a free extent without a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """One graph input or output of an ONNX model."""
+
+    name: str
+    data_type: TensorDataType
+    """UNDEFINED for what is not a tensor or has no counterpart."""
+    dimensions: tuple[Dimension, ...]
+    rank_known: bool = True
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """The declared descriptor: every free dimension is `FREE_DIMENSION`."""
+        return self.data_type, tuple(d if isinstance(d, int) else FREE_DIMENSION for d in self.dimensions)
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxArtifact:
+    """An `.onnx` or `.ort` model: its graph ports, and what a session needs beside the file."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    format: str
+    """`"onnx"` or `"ort"`."""
+    path: str | None = None
+    """Absolute path; None for a model from a buffer."""
+    data: bytes | None = None
+    """The model itself when it came from a buffer."""
+    resources: Mapping[str, memoryview] = field(default_factory=dict)
+    """External data by location, for what has no file beside the model."""
+    external_locations: tuple[str, ...] = ()
+    """Location strings of external initializers, as the model spells them."""
+    shareable_pairs: frozenset[tuple[int, int]] = frozenset()
+    """(input, output) pairs whose past and present may live in one buffer: inputs 3/4 and outputs 1/2 of GroupQueryAttention."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Metadata properties, producer name (`"producer"`) and opset versions (`"opset.<domain>"`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufArtifact:
+    """A `.gguf` model: its header (of the first shard) and the files it consists of."""
+
+    file: GgufFile
+    path: str
+    """Absolute path of the first shard; a private temporary file for a model from a buffer."""
+    shards: tuple[str, ...]
+    """All files, in order; one for an unsharded model."""
+    keep_alive: object = None
+    """Owner of the temporary file, if there is one."""
+
+
+Artifact = OnnxArtifact | GgufArtifact

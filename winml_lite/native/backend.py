@@ -1,0 +1,187 @@
+"""The border between the object model and an engine (runtime 1.4 and 22).
+
+A `Backend` turns an artifact into a `StageExecutor`: one ONNX Runtime session or one llama.cpp context, driven by position.
+The backends are loaded on first use, one per process, and can be replaced in tests.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from ..files.artifact import Artifact
+from ..storage import Storage
+from ..values import Descriptor, EngineInfo, ExecutionTargetKind
+
+EngineKey = Literal["ort", "llama"]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a stage shall run. `kind` None is automatic placement."""
+
+    kind: ExecutionTargetKind | None = None
+    provider: str | None = None
+    """Pinned execution provider."""
+    device: object = None
+    """One device of the engine's own enumeration, when the target names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrtOptions:
+    """What `Stage.ort_options()` collected."""
+
+    thread_count: int = 0
+    """Intra-operator threads; 0 = the number of CPUs this process may use."""
+    provider_options: tuple[tuple[str, str], ...] = ()
+    session_config: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaOptions:
+    """What `Stage.llama_options()` collected."""
+
+    thread_count: int = 0
+    """Threads for one token; 0 = the number of CPUs this process may use."""
+    batch_thread_count: int = 0
+    """Threads for prompts; 0 = `thread_count`."""
+    batch_size: int = 0
+    """Most tokens in one `llama_decode`; 0 = 512."""
+    key_type: str = "f16"
+    value_type: str = "f16"
+    gpu_layers: int = -1
+    """Layers to offload; -1 = all that fit where the target is a GPU, none on CPU."""
+    adapters: tuple[tuple[str, float], ...] = ()
+    embeddings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageOptions:
+    """Everything a caller set on a stage before `build`."""
+
+    state_pairs: tuple[tuple[int, int], ...] = ()
+    caller_owns_state: bool = False
+    capacity_hint: int = 0
+    """0 = no hint."""
+    dimension_overrides: tuple[tuple[str, int], ...] = ()
+    draft_token_limit: int = 0
+    draft_predictor_enabled: bool = False
+    draft_predictor_path: str | None = None
+    ort: OrtOptions | None = None
+    """None unless an ONNX Runtime option was set."""
+    llama: LlamaOptions | None = None
+    """None unless a llama.cpp option was set."""
+    debug_name: str = "stage"
+
+
+class Sequence(Protocol):
+    """State that an executor keeps between runs. All members are cheap; refusals raise WinMLError and change nothing."""
+
+    @property
+    def position(self) -> int:
+        """Positions consumed by committed runs."""
+
+    @property
+    def capacity(self) -> int:
+        """Effective capacity; 0 = unbounded."""
+
+    @property
+    def declared_capacity(self) -> int | None:
+        """What the artifact declares."""
+
+    def rewind(self, position: int) -> None:
+        """Truncate to `position`; beyond the present one is 0x80070057."""
+
+    def set_capacity(self, capacity: int) -> None:
+        """Change the capacity; after the first run the state is dropped (position 0)."""
+
+    def reset(self) -> None:
+        """Drop the state: position 0."""
+
+
+class StageExecutor(Protocol):
+    """One built stage.
+
+    A run is split in two, so that a pipeline of several stages is all-or-nothing: `run` computes, then either `commit` makes its state
+    and outputs the present ones, or `discard` drops them and leaves the state of before. The executor is used by one thread at a time.
+    """
+
+    inputs: tuple[Descriptor, ...]
+    outputs: tuple[Descriptor, ...]
+    target_kind: ExecutionTargetKind
+    sequence: Sequence | None
+    """None for a stateless stage."""
+
+    def bind_input(self, index: int, storage: Storage | None) -> None:
+        """Bind (None: unbind) an input until the next bind. Contents are read at `run`.
+
+        Raises 0x80070057 on a mismatch of type, rank or a fixed extent, and for a managed state input.
+        """
+
+    def bind_output(self, index: int, storage: Storage | None, wanted: bool) -> None:
+        """Choose where an output goes: into `storage`; with None and `wanted` into fresh memory each run; else nowhere."""
+
+    def run(self) -> None:
+        """Execute once. A missing binding is 0x80070057 and nothing executes."""
+
+    def commit(self) -> None:
+        """Make the state of the last run the present one."""
+
+    def discard(self) -> None:
+        """Forget the last run."""
+
+    def output(self, index: int) -> Storage:
+        """The storage that output `index` of the last run went to.
+
+        Fresh memory stays valid and unchanged for as long as somebody refers to the storage, whatever runs follow.
+        """
+
+    def abort(self) -> None:
+        """Ask a `run` on another thread to stop early; that run then fails with 0x800704C7."""
+
+
+class Backend(Protocol):
+    """One engine of this process."""
+
+    def build_stage(self, artifact: Artifact, placement: Placement, options: StageOptions) -> StageExecutor:
+        """Make the session or the context; failures are WinMLError with the engine's text in `native_message`."""
+
+    def describe(self) -> EngineInfo:
+        """Version and path; never raises (a missing engine says why in `problem`)."""
+
+
+_MODULES: dict[EngineKey, str] = {"ort": ".ort.backend", "llama": ".llama.backend"}
+
+
+@dataclass(slots=True)
+class _Registry:
+    loaded: dict[EngineKey, Backend] = field(default_factory=dict)
+
+
+_registry = _Registry()
+
+
+def backend(key: EngineKey) -> Backend:
+    """Return the backend, importing its module on first use. The engine's library itself is loaded by the first `build_stage`."""
+    found = _registry.loaded.get(key)
+    if found is None:
+        module = importlib.import_module(_MODULES[key], __package__)
+        found = _registry.loaded.setdefault(key, module.create_backend())
+    return found
+
+
+@contextmanager
+def replaced_backend(key: EngineKey, replacement: Backend) -> Iterator[None]:
+    """Use `replacement` for an engine inside a `with` block (a seam for tests)."""
+    before = _registry.loaded.get(key)
+    _registry.loaded[key] = replacement
+    try:
+        yield
+    finally:
+        if before is None:
+            del _registry.loaded[key]
+        else:
+            _registry.loaded[key] = before

@@ -1,0 +1,120 @@
+"""Memory behind tensors (tensors 2 and 3).
+
+A `Storage` is a C-contiguous, little-endian block of host memory with an element type and a shape. Tensors, bindings and engines share
+it; it knows neither of them. It owns its memory, borrows a caller's buffer, or views memory of an engine: in every case the NumPy
+array `data` keeps the owner alive.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from .errors import ARITHMETIC_OVERFLOW, E_ACCESSDENIED, E_INVALIDARG, E_OUTOFMEMORY, LOCKED, WinMLError
+from .values import BITS, FREE_DIMENSION, NUMPY_NAMES, Descriptor, TensorDataType, TensorLockMode
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def byte_size(data_type: TensorDataType, shape: tuple[int, ...]) -> int:
+    """Bytes that `shape` elements of `data_type` take; 4-bit elements are packed over the whole tensor."""
+    return (math.prod(shape) * BITS[data_type] + 7) // 8
+
+
+class Storage:
+    """A typed block of host memory with its lock state.
+
+    `native` is a slot for the engine that runs on this memory (ONNX Runtime keeps its value object there).
+    """
+
+    __slots__ = ("__weakref__", "_readers", "_writer", "data", "data_type", "native", "shape", "writable")
+
+    open_locks: ClassVar[int] = 0
+    """Locks open on any storage; a run looks at single storages only when this is not 0."""
+
+    def __init__(self, data: Bytes, data_type: TensorDataType, shape: tuple[int, ...], writable: bool = True) -> None:
+        self.data = data
+        self.data_type = data_type
+        self.shape = shape
+        self.writable = writable
+        self.native: Any = None
+        self._readers = 0
+        self._writer = False
+
+    @property
+    def descriptor(self) -> Descriptor:
+        return self.data_type, self.shape
+
+    @property
+    def address(self) -> int:
+        return int(self.data.__array_interface__["data"][0])
+
+    def array(self) -> npt.NDArray[Any]:
+        """View the memory as a NumPy array of the tensor's dtype and shape; only for types that NumPy has."""
+        return self.data.view(NUMPY_NAMES[self.data_type]).reshape(self.shape)
+
+    @property
+    def is_locked(self) -> bool:
+        return self._writer or self._readers > 0
+
+    @property
+    def is_locked_for_writing(self) -> bool:
+        return self._writer
+
+    def acquire(self, mode: TensorLockMode) -> None:
+        """Take a lock without waiting; a conflict is 0x800700D4, writing to a read-only storage 0x80070005."""
+        if mode is TensorLockMode.READ:
+            if self._writer:
+                raise WinMLError(LOCKED, "IWinMLTensor.Lock", "a writable lock is open on this tensor")
+            self._readers += 1
+        else:
+            if not self.writable:
+                raise WinMLError(E_ACCESSDENIED, "IWinMLTensor.Lock", "the tensor is a read-only view")
+            if self._writer or self._readers:
+                raise WinMLError(LOCKED, "IWinMLTensor.Lock", "another lock is open on this tensor")
+            self._writer = True
+        Storage.open_locks += 1
+
+    def release(self, mode: TensorLockMode) -> None:
+        """Give back a lock that `acquire` took."""
+        if mode is TensorLockMode.READ:
+            self._readers -= 1
+        else:
+            self._writer = False
+        Storage.open_locks -= 1
+
+
+def allocate(data_type: TensorDataType, shape: tuple[int, ...]) -> Storage:
+    """Make a zero-filled storage."""
+    if FREE_DIMENSION in shape:
+        raise WinMLError(E_INVALIDARG, "IWinMLRuntime.CreateTensor", f"shape {shape} has a free dimension")
+    size = byte_size(data_type, shape)
+    if size > np.iinfo(np.intp).max:
+        raise WinMLError(ARITHMETIC_OVERFLOW, "IWinMLRuntime.CreateTensor", f"shape {shape} needs {size} bytes")
+    try:
+        return Storage(np.zeros(size, np.uint8), data_type, shape)
+    except MemoryError:
+        raise WinMLError(E_OUTOFMEMORY, "IWinMLRuntime.CreateTensor", f"shape {shape} needs {size} bytes") from None
+
+
+def check_descriptor(storage: Storage, wanted: Descriptor, what: str) -> None:
+    """Raise 0x80070057 unless `storage` has the wanted type, rank and fixed extents; `what` names the binding."""
+    data_type, extents = wanted
+    shape = storage.shape
+    if (
+        storage.data_type is not data_type
+        or len(shape) != len(extents)
+        or any(want not in (FREE_DIMENSION, have) for have, want in zip(shape, extents, strict=True))
+    ):
+        raise WinMLError(
+            E_INVALIDARG,
+            what,
+            f"expected {data_type.name}{_shape_text(extents)}, got {storage.data_type.name}{_shape_text(shape)}",
+        )
+
+
+def _shape_text(shape: tuple[int, ...]) -> str:
+    return "[" + ", ".join("?" if extent == FREE_DIMENSION else str(extent) for extent in shape) + "]"

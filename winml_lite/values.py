@@ -1,0 +1,158 @@
+"""Enumerations and frozen records of the object model; the numbers are part of the contract (runtime 17, tensors 1.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+
+FREE_DIMENSION = 0xFFFFFFFFFFFFFFFF
+"""The extent that a schema reports for a free dimension (UINT64_MAX). A concrete tensor never has it."""
+
+
+class ExecutionTargetKind(IntEnum):
+    """Hardware class of an execution target."""
+
+    CPU = 1
+    GPU = 2
+    NPU = 3
+
+
+class ExecutionTargetPreference(IntEnum):
+    """How to order several devices of one hardware class."""
+
+    DEFAULT = 0
+    PERFORMANCE = 1
+    EFFICIENCY = 2
+
+
+class TensorDataType(IntEnum):
+    """Element type of a tensor."""
+
+    UNDEFINED = 0
+    FLOAT32 = 1
+    FLOAT16 = 2
+    BFLOAT16 = 3
+    INT8 = 4
+    UINT8 = 5
+    INT16 = 6
+    UINT16 = 7
+    INT32 = 8
+    UINT32 = 9
+    INT64 = 10
+    UINT64 = 11
+    FLOAT64 = 12
+    BOOL = 13
+    INT4 = 14
+    UINT4 = 15
+
+
+class TensorAccessMode(IntEnum):
+    """What a tensor does with the buffer it is made from: copy it, or alias it read-only or writable."""
+
+    COPY = 0
+    READ = 1
+    READWRITE = 2
+
+
+class TensorLockMode(IntEnum):
+    """Access that a tensor lock gives."""
+
+    READ = 1
+    WRITE = 2
+    READ_WRITE = 3
+
+
+class TensorLockFlags(IntFlag):
+    """How a tensor lock may reach its memory."""
+
+    NONE = 0
+    ALLOW_SYNCHRONIZED_CPU_ACCESS = 1
+
+
+Descriptor = tuple[TensorDataType, tuple[int, ...]]
+"""Element type and extents; a free extent is `FREE_DIMENSION`, `()` is a scalar."""
+
+BITS: dict[TensorDataType, int] = {
+    TensorDataType.FLOAT32: 32,
+    TensorDataType.FLOAT16: 16,
+    TensorDataType.BFLOAT16: 16,
+    TensorDataType.INT8: 8,
+    TensorDataType.UINT8: 8,
+    TensorDataType.INT16: 16,
+    TensorDataType.UINT16: 16,
+    TensorDataType.INT32: 32,
+    TensorDataType.UINT32: 32,
+    TensorDataType.INT64: 64,
+    TensorDataType.UINT64: 64,
+    TensorDataType.FLOAT64: 64,
+    TensorDataType.BOOL: 8,
+    TensorDataType.INT4: 4,
+    TensorDataType.UINT4: 4,
+}
+
+NUMPY_NAMES: dict[TensorDataType, str] = {
+    TensorDataType.FLOAT32: "float32",
+    TensorDataType.FLOAT16: "float16",
+    TensorDataType.INT8: "int8",
+    TensorDataType.UINT8: "uint8",
+    TensorDataType.INT16: "int16",
+    TensorDataType.UINT16: "uint16",
+    TensorDataType.INT32: "int32",
+    TensorDataType.UINT32: "uint32",
+    TensorDataType.INT64: "int64",
+    TensorDataType.UINT64: "uint64",
+    TensorDataType.FLOAT64: "float64",
+    TensorDataType.BOOL: "bool",
+}
+
+# ONNX TensorProto.DataType; the same numbers as ONNXTensorElementDataType of the ONNX Runtime C API for these types.
+FROM_ONNX_TYPE: dict[int, TensorDataType] = {
+    1: TensorDataType.FLOAT32,
+    2: TensorDataType.UINT8,
+    3: TensorDataType.INT8,
+    4: TensorDataType.UINT16,
+    5: TensorDataType.INT16,
+    6: TensorDataType.INT32,
+    7: TensorDataType.INT64,
+    9: TensorDataType.BOOL,
+    10: TensorDataType.FLOAT16,
+    11: TensorDataType.FLOAT64,
+    12: TensorDataType.UINT32,
+    13: TensorDataType.UINT64,
+    16: TensorDataType.BFLOAT16,
+    21: TensorDataType.UINT4,
+    22: TensorDataType.INT4,
+}
+TO_ONNX_TYPE: dict[TensorDataType, int] = {data_type: code for code, data_type in FROM_ONNX_TYPE.items()}
+
+INTEGER_TYPES = frozenset(
+    {
+        TensorDataType.INT8,
+        TensorDataType.UINT8,
+        TensorDataType.INT16,
+        TensorDataType.UINT16,
+        TensorDataType.INT32,
+        TensorDataType.UINT32,
+        TensorDataType.INT64,
+        TensorDataType.UINT64,
+    }
+)
+FLOATING_TYPES = frozenset(
+    {TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.BFLOAT16, TensorDataType.FLOAT64}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """One engine as it was found, or why it was not."""
+
+    name: str
+    """`"ONNX Runtime"` or `"llama.cpp"`."""
+    extensions: tuple[str, ...]
+    """File extensions that select the engine."""
+    version: str | None
+    """Version of the loaded library; None when the engine is missing."""
+    path: str | None
+    """The library file that was loaded."""
+    problem: str | None
+    """Why the engine cannot be used, with the mend; None when it can."""

@@ -1,0 +1,36 @@
+"""Argument checks of the text layer (genai 0.3): `bool` and foreign types are TypeError, numbers out of range
+ValueError.
+"""
+
+from __future__ import annotations
+
+import operator
+from enum import IntEnum
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound=IntEnum)
+T = TypeVar("T")
+
+
+def index_value(value: Any, name: str, maximum: int = 0xFFFFFFFF, minimum: int = 0) -> int:
+    """Return an integer in `minimum..maximum`; everything with `__index__` counts, `bool` does not."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or type(value).__name__ == "bool_":
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
+    number = operator.index(value)
+    if not minimum <= number <= maximum:
+        raise ValueError(f"{name} must be in {minimum}..{maximum}, not {number}")
+    return number
+
+
+def enum_value(value: Any, enum: type[E], name: str) -> E:
+    """Return a member of `enum` from a member or its number."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} must be a {enum.__name__}, not {type(value).__name__}")
+    return enum(operator.index(value))
+
+
+def instance_of(value: Any, kind: type[T], name: str) -> T:
+    """Return `value` when it is a `kind`."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} must be a {kind.__name__}, not {type(value).__name__}")
+    return value

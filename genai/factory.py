@@ -1,0 +1,176 @@
+"""Where sessions come from (genai 1 and 5.2): `Tasks` and `TextGenerationTask`."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any, Self
+
+from winml_lite import Runtime, WinMLError
+
+from .cancellation import CancellationSource
+from .checks import index_value, instance_of
+from .codes import BUSY, E_INVALIDARG
+from .configuration import TextGenerationConfiguration
+from .options import TextGenerationOptions
+from .results import TextGenerationResult, TextGenerationSessionState
+from .sequence import SequenceCore
+from .session import TextGenerationSession
+from .stream import TextGenerationStream
+from .tokenizer import Tokenizer
+
+# The session that drives a pipeline, by the object behind the pipeline's wrappers.
+_sessions: weakref.WeakKeyDictionary[Any, weakref.ref[SequenceCore]] = weakref.WeakKeyDictionary()
+
+
+class _Closing:
+    """Context manager and `close()` of objects that only hold references."""
+
+    _is_closed = False
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError(f"{type(self).__name__} is closed")
+
+    def close(self) -> None:
+        """Drop the references; again is fine."""
+        self._is_closed = True
+
+    def __enter__(self) -> Self:
+        self._check_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Tasks(_Closing):
+    """Makes tasks over one runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = instance_of(runtime, Runtime, "runtime")
+
+    @property
+    def runtime(self) -> Runtime:
+        self._check_open()
+        return self._runtime
+
+    def create_cancellation_source(self) -> CancellationSource:
+        """A source that can cancel the operations it is given to."""
+        self._check_open()
+        return CancellationSource()
+
+    def create_text_generation_configuration(self) -> TextGenerationConfiguration:
+        """An empty configuration."""
+        self._check_open()
+        return TextGenerationConfiguration(self._runtime)
+
+    def create_text_generation_task(
+        self,
+        tokenizer: Tokenizer,
+        eos_token_ids: Iterable[int] | None = None,
+        *,
+        default_configuration: TextGenerationConfiguration | None = None,
+    ) -> TextGenerationTask:
+        """A task for one tokenizer. `eos_token_ids` None takes the tokenizer's own; `()` means that EOS never stops."""
+        self._check_open()
+        return TextGenerationTask(self._runtime, tokenizer, eos_token_ids, default_configuration)
+
+
+class TextGenerationTask(_Closing):
+    """Makes text generation sessions that share a tokenizer and an EOS policy."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        tokenizer: Tokenizer,
+        eos_token_ids: Iterable[int] | None,
+        default_configuration: TextGenerationConfiguration | None,
+    ) -> None:
+        self._runtime = runtime
+        self._tokenizer = instance_of(tokenizer, Tokenizer, "tokenizer")
+        if default_configuration is not None:
+            instance_of(default_configuration, TextGenerationConfiguration, "default_configuration")
+        self._default_configuration = default_configuration
+        self._default_session: TextGenerationSession | None = None
+        ids = tokenizer.eos_token_ids if eos_token_ids is None else eos_token_ids
+        self._eos_token_ids = tuple(index_value(token_id, "eos token id") for token_id in ids)
+
+    @property
+    def runtime(self) -> Runtime:
+        self._check_open()
+        return self._runtime
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        self._check_open()
+        return self._tokenizer
+
+    @property
+    def default_eos_token_ids(self) -> tuple[int, ...]:
+        """The ids that end a generation with EOS_TOKEN."""
+        self._check_open()
+        return self._eos_token_ids
+
+    def create_session(self, configuration: TextGenerationConfiguration) -> TextGenerationSession:
+        """Make a session and consume the configuration; a failing call leaves it unconsumed.
+
+        0x80070057 for a configuration of another runtime or tokenizer, 0x800700AA while another session drives the
+        pipeline.
+        """
+        self._check_open()
+        instance_of(configuration, TextGenerationConfiguration, "configuration")
+        if configuration.runtime is not self._runtime:
+            raise WinMLError(E_INVALIDARG, "create_session", "the configuration belongs to another Runtime")
+        if configuration.tokenizer is not None and configuration.tokenizer is not self._tokenizer:
+            raise WinMLError(E_INVALIDARG, "create_session", "the configuration names another tokenizer than the task")
+        configuration.validate()
+        pipeline, owner = configuration.pipeline, configuration.state_owner_stage
+        assert pipeline is not None and owner is not None  # validate() saw to it
+        key = pipeline.underlying_object
+        present = _sessions.get(key)
+        driver = present() if present is not None else None
+        if driver is not None and driver.state is not TextGenerationSessionState.CLOSED:
+            raise WinMLError(BUSY, "create_session", "another session drives this pipeline: close it first")
+        core = SequenceCore(pipeline, owner, configuration._consume(), self._tokenizer, self._eos_token_ids)
+        _sessions[key] = weakref.ref(core)
+        return TextGenerationSession(core, configuration)
+
+    @property
+    def default_session(self) -> TextGenerationSession:
+        """The session of the default configuration, made at the first use. RuntimeError when the task has none."""
+        self._check_open()
+        if self._default_session is None:
+            if self._default_configuration is None:
+                raise RuntimeError("the task was made without a default_configuration")
+            self._default_session = self.create_session(self._default_configuration)
+        return self._default_session
+
+    def stream(
+        self,
+        prompt: str,
+        options: TextGenerationOptions | None = None,
+        *,
+        cancellation: CancellationSource | None = None,
+    ) -> TextGenerationStream:
+        """`generate_text` of the default session."""
+        return self.default_session.generate_text(prompt, options, cancellation=cancellation)
+
+    def generate(
+        self,
+        prompt: str,
+        options: TextGenerationOptions | None = None,
+        *,
+        cancellation: CancellationSource | None = None,
+    ) -> TextGenerationResult:
+        """`generate` of the default session."""
+        return self.default_session.generate(prompt, options, cancellation=cancellation)
+
+    def close(self) -> None:
+        """Close the default session, then the task. 0x8007139F while a stream of that session is open."""
+        if self._default_session is not None:
+            self._default_session.close()
+        super().close()

@@ -1,0 +1,207 @@
+"""`genai.load`: from a path or a catalog name to a model that generates (design 4a).
+
+The file picks the engine. For a catalog name it is picked by what is installed: llama.cpp when it is there, else ONNX
+Runtime on a decoder that is converted from the same file once. Everything here uses public names: it is the token
+loop's set-up, written once.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Literal
+
+from winml_lite import ExecutionTargetKind, Model, Pipeline, PipelineBuilder, Runtime, Stage, WinMLError
+
+from . import catalog, download
+from .checks import enum_value, index_value
+from .codes import E_INVALIDARG, FILE_NOT_FOUND, NOT_SUPPORTED
+from .feed import TokenFeed
+from .language_model import LanguageModel
+from .model_folder import declare_state, find_decoder, read_settings, wire_decoder
+from .sequence import SequenceCore
+from .tokenizer import Tokenizer
+
+Engine = Literal["llama", "ort"]
+Progress = Callable[[str, int, int], None]
+"""Called with what is going on ("download", "convert"), the work done and the whole, in bytes."""
+
+DEFAULT_CONTEXT_LENGTH = 4096
+_ENGINE_NAMES: dict[Engine, str] = {"llama": "llama.cpp", "ort": "ONNX Runtime"}
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a model is to be built."""
+
+    context_length: int | None
+    threads: int | None
+    target: ExecutionTargetKind | None
+
+
+def load(
+    source: str | os.PathLike[str] = "smollm2",
+    *,
+    engine: Engine | None = None,
+    context_length: int | None = None,
+    threads: int | None = None,
+    target: ExecutionTargetKind | None = None,
+    offline: bool = False,
+    progress: Progress | None = None,
+) -> LanguageModel:
+    """Load a model that generates text.
+
+    `source` is a `.gguf`, `.onnx` or `.ort` file, a model folder, or a name of the catalog (downloaded once, then taken
+    from the cache).
+
+    engine: "llama" or "ort" where a catalog name leaves the choice; a file has its own.
+    context_length: most tokens of prompt and answer together; default: what the model declares, at most 4,096.
+    threads: default: the CPUs that this process may use.
+    target: hardware class; default: a GPU where the engine has one, else the CPU.
+    offline: never download.
+    progress: called with ("download" or "convert", bytes done, bytes in all).
+
+    Raises WinMLError: 0x80070002 for a missing file or an unknown name, 0x80070570 for an unreadable file, 0x8007007E
+    for a missing engine, 0x80070032 for a graph that is no decoder. Every message names the file and the mend.
+    """
+    if engine is not None and engine not in _ENGINE_NAMES:
+        raise ValueError(f"engine must be 'llama', 'ort' or None, not {engine!r}")
+    options = LoadOptions(
+        index_value(context_length, "context_length", minimum=1) if context_length is not None else None,
+        index_value(threads, "threads", 0x7FFFFFFF, 1) if threads is not None else None,
+        enum_value(target, ExecutionTargetKind, "target") if target is not None else None,
+    )
+    name, path = _resolve(source, engine, offline, progress)
+    if path.is_dir():
+        return _load_folder(name, path, engine, options)
+    if path.suffix.lower() == ".gguf":
+        _check_engine(path, "llama", engine)
+        return _load_gguf(name, path, options)
+    _check_engine(path, "ort", engine)
+    return _load_onnx(name, path, path.parent, options)
+
+
+def _resolve(
+    source: str | os.PathLike[str], engine: Engine | None, offline: bool, progress: Progress | None
+) -> tuple[str, Path]:
+    """Return the model's name and its file or folder. An existing path wins over a catalog name of the same spelling.
+    """
+    text = os.fspath(source)
+    if not isinstance(text, str):
+        raise TypeError(f"source must be a path or a name, not {type(source).__name__}")
+    if not text:
+        raise ValueError("source must not be empty")
+    path = Path(text)
+    if path.exists():
+        return path.stem if path.is_file() else path.resolve().name, path
+    entry = catalog.find(text) if isinstance(source, str) else None
+    if entry is None:
+        raise WinMLError(FILE_NOT_FOUND, "genai.load", _unknown(text))
+    gguf = download.pull(entry, offline=offline, progress=_stage(progress, "download"))
+    if (engine or ("llama" if _has_llama() else "ort")) == "llama":
+        return entry.name, gguf
+    return entry.name, _converted(gguf, entry, progress)
+
+
+def _unknown(text: str) -> str:
+    if os.path.dirname(text) or Path(text).suffix.lower() in (".gguf", ".onnx", ".ort"):
+        return f"no file or folder {text!r}"
+    names = [entry.name for entry in catalog.entries()]
+    close = get_close_matches(text, names, 1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(names)}"
+    return f"{text!r} is neither a file or folder nor a model of the catalog; {hint}"
+
+
+def _has_llama() -> bool:
+    return importlib.util.find_spec("llama_cpp") is not None
+
+
+def _stage(progress: Progress | None, stage: str) -> Callable[[int, int], None] | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress(stage, done, total)
+
+
+def _converted(gguf: Path, entry: catalog.CatalogEntry, progress: Progress | None) -> Path:
+    """Return the ONNX decoder made from a catalog file, converting it at the first use."""
+    folder = download.converted_folder(entry)
+    if not (folder / "genai_config.json").is_file():
+        from .convert import convert_gguf  # brings `onnx`, which only a conversion needs
+
+        with download.locked(folder):
+            if not (folder / "genai_config.json").is_file():
+                convert_gguf(gguf, folder, operators="gqa", weights="q8", progress=_stage(progress, "convert"))
+    return folder
+
+
+def _check_engine(path: Path, own: Engine, wanted: Engine | None) -> None:
+    if wanted is not None and wanted != own:
+        mend = (
+            f"convert it with `winml-lite convert {path} FOLDER` and load the folder"
+            if own == "llama"
+            else "llama.cpp reads .gguf files only"
+        )
+        raise WinMLError(
+            E_INVALIDARG, "genai.load", f"{path} runs on {_ENGINE_NAMES[own]}, not on {_ENGINE_NAMES[wanted]}: {mend}"
+        )
+
+
+def _load_folder(name: str, folder: Path, engine: Engine | None, options: LoadOptions) -> LanguageModel:
+    gguf = sorted(folder.glob("*.gguf"))
+    if gguf and not (folder / "genai_config.json").is_file() and engine != "ort":
+        first = [path for path in gguf if "-of-" not in path.stem or "-00001-of-" in path.stem]
+        if len(first) != 1:
+            raise WinMLError(NOT_SUPPORTED, "genai.load", f"{folder} holds several GGUF models: name one of them")
+        return _load_gguf(name, first[0], options)
+    if engine == "llama":
+        raise WinMLError(E_INVALIDARG, "genai.load", f"{folder} holds no .gguf file for llama.cpp")
+    return _load_onnx(name, find_decoder(folder), folder, options)
+
+
+def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
+    runtime = Runtime()
+    with runtime.load_model(path) as model:
+        builder, stage = _add_stage(runtime, model, options)
+        if options.context_length is not None:
+            stage.set_sequence_capacity_hint(options.context_length)
+        if options.threads is not None:
+            stage.llama_options().thread_count = options.threads
+        pipeline = builder.build()
+    feed = TokenFeed(runtime, pipeline, (stage, 0), (stage, 0))
+    return _assemble(name, "llama", path, Tokenizer.from_file(path), (runtime, pipeline, stage, feed))
+
+
+def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> LanguageModel:
+    settings = read_settings(folder)
+    tokenizer = Tokenizer.from_file(folder)
+    runtime = Runtime()
+    with runtime.load_model(file) as model:
+        wiring = wire_decoder(model)
+        builder, stage = _add_stage(runtime, model, options)
+        declare_state(stage, wiring, settings.head_size)
+        stage.set_sequence_capacity_hint(
+            options.context_length or min(settings.context_length or DEFAULT_CONTEXT_LENGTH, DEFAULT_CONTEXT_LENGTH)
+        )
+        if options.threads is not None:
+            stage.ort_options().set_thread_count(options.threads)
+        pipeline = builder.build()
+    feed = TokenFeed(runtime, pipeline, (stage, wiring.token_input), (stage, wiring.logits_output))
+    return _assemble(name, "ort", file, tokenizer, (runtime, pipeline, stage, feed))
+
+
+def _add_stage(runtime: Runtime, model: Model, options: LoadOptions) -> tuple[PipelineBuilder, Stage]:
+    target = runtime.create_target(options.target) if options.target is not None else None
+    builder = runtime.create_pipeline_builder()
+    return builder, builder.add_model_stage(model, target, "decoder")
+
+
+def _assemble(
+    name: str, engine: Engine, file: Path, tokenizer: Tokenizer, parts: tuple[Runtime, Pipeline, Stage, TokenFeed]
+) -> LanguageModel:
+    runtime, pipeline, stage, feed = parts
+    core = SequenceCore(pipeline, stage, feed, tokenizer, tuple(tokenizer.eos_token_ids))
+    return LanguageModel(name, _ENGINE_NAMES[engine], str(file), core, (runtime, stage, pipeline, tokenizer))

@@ -1,0 +1,209 @@
+"""One generation: evaluate, select, stop, emit (genai 6.5, 6.7).
+
+`read_next` runs the model at most once beside pieces of the prompt, and only for the token it returns: there is no
+look-ahead.
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from winml_lite import WinMLError
+
+from .cancellation import CancellationLatch, CancellationSource
+from .codes import CANCELLED
+from .feed import Row
+from .options import TextGenerationOptions
+from .results import (
+    TextGenerationFinishReason,
+    TextGenerationResult,
+    TextGenerationTimings,
+    TextGenerationUpdate,
+)
+from .sampling import TokenSelector
+from .stopping import StopText
+
+if TYPE_CHECKING:
+    from .sequence import SequenceCore
+
+Reason = TextGenerationFinishReason
+
+
+class GenerationLoop:
+    """The running generation of a `SequenceCore`.
+
+    `restore` is the sequence before a continue (None for a new sequence); it comes back when nothing was evaluated.
+    """
+
+    def __init__(
+        self,
+        core: SequenceCore,
+        options: TextGenerationOptions,
+        cancellation: CancellationSource,
+        restore: list[int] | None,
+    ) -> None:
+        self._core = core
+        self._options = options
+        self._latch = cancellation.latch
+        self._restore = restore
+        self._prompt_token_count = len(core.retained)
+        self._start_position = core.evaluated
+        self._capacity = core.capacity or None
+        self._selector = TokenSelector(options, core.feed.vocabulary_size or core.tokenizer.token_count, core.retained)
+        self._decoder = core.tokenizer.create_decoder(continuation=True)
+        self._stop_text = StopText(options.stop) if options.stop else None
+        self._eos = frozenset(core.eos_token_ids)
+        self._stop_ids = frozenset(options.stop_token_ids)
+        self._row: Row | None = None
+        self._token_ids: list[int] = []
+        self._fragments: list[str] = []
+        self._prompt_seconds = 0.0
+        self._decode_seconds = 0.0
+        self._error: WinMLError | None = None
+        self._result: TextGenerationResult | None = None
+        self._prompt_evaluated = 0
+        self._latch.on_cancel(core.feed.abort)
+
+    @property
+    def is_finished(self) -> bool:
+        return self._result is not None
+
+    @property
+    def result(self) -> TextGenerationResult | None:
+        """The result; None before the end."""
+        return self._result
+
+    @property
+    def latch(self) -> CancellationLatch:
+        """What cancels this generation."""
+        return self._latch
+
+    @property
+    def reused_token_count(self) -> int:
+        """Prompt tokens that were not evaluated again."""
+        return self._start_position
+
+    def read_next(self) -> TextGenerationUpdate | None:
+        """Return the next update, None at the end and ever after. Failures of the model end the generation, they are
+        not raised.
+        """
+        if self._result is not None:
+            return None
+        started = perf_counter()
+        is_first = not self._token_ids
+        try:
+            return self._advance()
+        finally:
+            elapsed = perf_counter() - started
+            if is_first:
+                self._prompt_seconds += elapsed
+            else:
+                self._decode_seconds += elapsed
+            if self._result is not None:
+                self._result = self._make_result(self._result.finish_reason)
+
+    def _advance(self) -> TextGenerationUpdate | None:
+        limit = self._limit()
+        if limit is not None:
+            return self._finish(limit)
+        if self._latch.is_canceled:
+            return self._finish(Reason.CANCELED)
+        try:
+            if self._row is None:
+                self._row = self._evaluate()
+            if self._row is None or self._latch.is_canceled:
+                return self._finish(Reason.CANCELED)
+            token_id = self._selector.select(self._row)
+        except WinMLError as error:
+            if error.hresult == CANCELLED:  # not ours: a late abort for the operation before this one; nothing was lost
+                return self._finish(Reason.CANCELED) if self._latch.is_canceled else self._advance()
+            self._error = error
+            return self._finish(Reason.ERROR)
+        if token_id in self._eos:
+            return self._finish(Reason.EOS_TOKEN)
+        if token_id in self._stop_ids:
+            return self._finish(Reason.STOP_TOKEN)
+        return self._emit(token_id)
+
+    def _limit(self) -> TextGenerationFinishReason | None:
+        """The limit that the last emitted token has reached, if any."""
+        if self._stop_text is not None and self._stop_text.matched is not None:
+            return Reason.STOP_TOKEN
+        if len(self._token_ids) == self._options.max_new_tokens:
+            return Reason.MAX_TOKENS
+        if len(self._core.retained) == self._capacity:
+            return Reason.SEQUENCE_CAPACITY
+        return None
+
+    def _evaluate(self) -> Row | None:
+        """Run everything retained but not yet consumed; return the last row, None when cancelled between pieces of a
+        prompt.
+        """
+        core = self._core
+        feed = core.feed
+        if core.evaluated == len(core.retained):
+            core.step_back()  # an interrupt fell between a run and its use
+        try:
+            if len(core.retained) - core.evaluated == 1:
+                row = feed.step(core.retained[-1], core.evaluated)
+                core.evaluated += 1
+            else:
+                while len(core.retained) - core.evaluated > feed.chunk:
+                    feed.skip(core.retained[core.evaluated : core.evaluated + feed.chunk], core.evaluated)
+                    core.evaluated += feed.chunk
+                    if self._latch.is_canceled:
+                        return None
+                row = feed.run(core.retained[core.evaluated :], core.evaluated)
+                core.evaluated = len(core.retained)
+        except BaseException:
+            core.synchronize()
+            raise
+        if not self._token_ids:
+            self._prompt_evaluated = core.evaluated - self._start_position
+        return row
+
+    def _emit(self, token_id: int) -> TextGenerationUpdate:
+        self._row = None
+        self._core.retained.append(token_id)
+        self._token_ids.append(token_id)
+        self._selector.accept(token_id)
+        fragment = self._decoder.decode_token(token_id)
+        if self._stop_text is not None:
+            fragment = self._stop_text.push(fragment)
+            if self._stop_text.matched is None and self._limit() is not None:
+                fragment += self._stop_text.flush()
+        self._fragments.append(fragment)
+        return TextGenerationUpdate(token_id, fragment)
+
+    def _finish(self, reason: TextGenerationFinishReason) -> TextGenerationUpdate | None:
+        """End. Text that was held back for a stop string comes out as a last update without a token."""
+        tail = "" if self._stop_text is None or self._stop_text.matched is not None else self._stop_text.flush()
+        if tail:
+            self._fragments.append(tail)
+        self._latch.off_cancel(self._core.feed.abort)
+        self._result = self._make_result(reason)
+        ran = self._core.evaluated > self._start_position
+        self._core.finished(ran, reason is Reason.ERROR, self._restore)
+        self._row = None
+        return TextGenerationUpdate(None, tail) if tail else None
+
+    def _make_result(self, reason: TextGenerationFinishReason) -> TextGenerationResult:
+        return TextGenerationResult(
+            text="".join(self._fragments),
+            token_ids=tuple(self._token_ids),
+            finish_reason=reason,
+            error_code=self._error.hresult if self._error is not None else 0,
+            prompt_token_count=self._prompt_token_count,
+            stop_match=self._stop_text.matched if self._stop_text is not None else None,
+            seed=self._selector.seed,
+            timings=TextGenerationTimings(
+                self._prompt_seconds, self._decode_seconds, self._prompt_evaluated, len(self._token_ids)
+            ),
+            error_message=str(self._error) if self._error is not None else None,
+        )
+
+    def close(self) -> None:
+        """End an unfinished generation as CANCELED without running the model again."""
+        if self._result is None:
+            self._finish(Reason.CANCELED)

@@ -1,0 +1,152 @@
+"""What lies in a model folder, and how its decoder is wired (design of `genai.load`).
+
+Understood: `genai_config.json` as onnxruntime-genai writes it, and a plain folder with one decoder ONNX. Not here:
+tokenizers (`tokenizer.py`) and running (`loading.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from winml_lite import Model, Stage, TensorDataType, WinMLError
+
+from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
+
+_DECODER_NAMES = ("model.onnx", "decoder_model_merged.onnx", "decoder.onnx", "model.ort")
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSettings:
+    """What the configuration files of a folder declare; None for what they do not."""
+
+    context_length: int | None
+    head_size: int | None
+
+
+def find_decoder(folder: Path) -> Path:
+    """Find the decoder file of `folder`. WinMLError 0x80070002 when there is none, 0x8007000D for a broken
+    genai_config.json.
+    """
+    config_path = folder / "genai_config.json"
+    if not config_path.is_file():
+        return _single_decoder(folder)
+    filename = _object(_object(_read_json(config_path), "model", config_path), "decoder", config_path).get("filename")
+    if not isinstance(filename, str) or not filename:
+        raise WinMLError(
+            NOT_SUPPORTED, "genai.load", f"{config_path} names no single decoder file (model.decoder.filename)"
+        )
+    if not (folder / filename).is_file():
+        raise WinMLError(FILE_NOT_FOUND, "genai.load", f"{config_path} names {filename}, which is not in the folder")
+    return folder / filename
+
+
+def read_settings(folder: Path) -> DecoderSettings:
+    """Read context length and head size from genai_config.json, else from config.json. 0x8007000D for broken files."""
+    config_path = folder / "genai_config.json"
+    if config_path.is_file():
+        model = _object(_read_json(config_path), "model", config_path)
+        decoder = _object(model, "decoder", config_path)
+        return DecoderSettings(_count(model.get("context_length")), _count(decoder.get("head_size")))
+    config = _read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    heads, width = _count(config.get("num_attention_heads")), _count(config.get("hidden_size"))
+    head_size = _count(config.get("head_dim")) or (width // heads if heads and width else None)
+    return DecoderSettings(_count(config.get("max_position_embeddings")), head_size)
+
+
+def _single_decoder(folder: Path) -> Path:
+    for parent in (folder, folder / "onnx"):
+        for name in _DECODER_NAMES:
+            if (parent / name).is_file():
+                return parent / name
+        found = sorted(parent.glob("*.onnx"))
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = ", ".join(path.name for path in found)
+            raise WinMLError(
+                NOT_SUPPORTED, "genai.load", f"{parent} holds several ONNX files ({names}): name one of them"
+            )
+    raise WinMLError(FILE_NOT_FOUND, "genai.load", f"{folder} holds neither genai_config.json nor an ONNX file")
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise WinMLError(INVALID_DATA, "genai.load", f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise WinMLError(INVALID_DATA, "genai.load", f"{path} does not hold a JSON object")
+    return content
+
+
+def _object(parent: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
+    value = parent.get(key)
+    if not isinstance(value, dict):
+        raise WinMLError(INVALID_DATA, "genai.load", f"{path} has no object {key!r}")
+    return value
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderWiring:
+    """Which inputs and outputs of an ONNX decoder are ids, logits, and state."""
+
+    token_input: int
+    logits_output: int
+    state_pairs: tuple[tuple[int, int], ...]
+
+
+def wire_decoder(model: Model) -> DecoderWiring:
+    """Find the endpoints of an ONNX decoder by the names that exporters use: `input_ids`, `logits`, `past*` and
+    `present*`.
+
+    WinMLError 0x80070032 when the graph is not such a decoder; the message names what is missing.
+    """
+    schema, names = model.schema(), model.ort_schema()
+    inputs = [names.input_name(index) for index in range(schema.input_count)]
+    outputs = {names.output_name(index): index for index in range(schema.output_count)}
+    pairs = []
+    for index, name in enumerate(inputs):
+        if name.startswith("past"):
+            present = _present_name(name, outputs)
+            if present is None:
+                raise WinMLError(
+                    NOT_SUPPORTED, "genai.load", f"the decoder's input {name!r} has no matching present output"
+                )
+            pairs.append((index, outputs[present]))
+    if not pairs:
+        raise WinMLError(NOT_SUPPORTED, "genai.load", f"the graph is no decoder with a cache: its inputs are {inputs}")
+    token_input = inputs.index("input_ids") if "input_ids" in inputs else _first_integer(model)
+    if "logits" not in outputs:
+        raise WinMLError(
+            NOT_SUPPORTED, "genai.load", f"the decoder has no output 'logits': its outputs are {list(outputs)}"
+        )
+    return DecoderWiring(token_input, outputs["logits"], tuple(pairs))
+
+
+def _present_name(past: str, outputs: dict[str, int]) -> str | None:
+    candidates = (past.replace("past_key_values", "present", 1), past.replace("past", "present", 1))
+    return next((name for name in candidates if name in outputs), None)
+
+
+def _first_integer(model: Model) -> int:
+    for index, (data_type, _) in enumerate(model.schema().inputs()):
+        if data_type in (TensorDataType.INT32, TensorDataType.INT64):
+            return index
+    raise WinMLError(NOT_SUPPORTED, "genai.load", "the decoder has no integer input for token ids")
+
+
+def declare_state(stage: Stage, wiring: DecoderWiring, head_size: int | None) -> None:
+    """Declare the cache of a decoder stage before `build`."""
+    for past, present in wiring.state_pairs:
+        stage.add_state_tensor_pair(past, present)
+    if head_size is not None:
+        # The model builder of onnxruntime-genai leaves the last cache dimension to this symbol; others ignore the
+        # override.
+        stage.symbolic_dimensions["kv_cache_dim"] = head_size

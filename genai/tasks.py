@@ -1,0 +1,79 @@
+"""Text generation by the names of `windowsml.tasks`: the long road, with sessions bound to their thread (genai 0.2)."""
+
+from __future__ import annotations
+
+from .cancellation import CancellationSource
+from .configuration import TextGenerationConfiguration, TextGenerationPhaseBinding
+from .factory import Tasks, TextGenerationTask
+from .messages import (
+    ChatCompletionContentPart,
+    ChatCompletionContinuation,
+    ChatCompletionEnableThinking,
+    ChatCompletionEventType,
+    ChatCompletionFormatterMode,
+    ChatCompletionMessage,
+    ChatCompletionParallelToolCalls,
+    ChatCompletionRequest,
+    ChatCompletionResponseFormat,
+    ChatCompletionTemplateValue,
+    ChatCompletionTemplateValueType,
+    ChatCompletionTool,
+    ChatCompletionToolCall,
+    ChatCompletionToolChoice,
+    ChatRole,
+)
+from .options import TextGenerationOptions
+from .results import (
+    TextGenerationCapabilities,
+    TextGenerationConfigurationMode,
+    TextGenerationExecutionProfile,
+    TextGenerationFinishReason,
+    TextGenerationOutputKind,
+    TextGenerationPipelinePhase,
+    TextGenerationResult,
+    TextGenerationSequenceDisclosure,
+    TextGenerationSequenceState,
+    TextGenerationSessionState,
+    TextGenerationTimings,
+    TextGenerationUpdate,
+)
+from .session import TextGenerationSession
+from .stream import TextGenerationStream
+
+__all__ = [
+    "CancellationSource",
+    "ChatCompletionContentPart",
+    "ChatCompletionContinuation",
+    "ChatCompletionEnableThinking",
+    "ChatCompletionEventType",
+    "ChatCompletionFormatterMode",
+    "ChatCompletionMessage",
+    "ChatCompletionParallelToolCalls",
+    "ChatCompletionRequest",
+    "ChatCompletionResponseFormat",
+    "ChatCompletionTemplateValue",
+    "ChatCompletionTemplateValueType",
+    "ChatCompletionTool",
+    "ChatCompletionToolCall",
+    "ChatCompletionToolChoice",
+    "ChatRole",
+    "Tasks",
+    "TextGenerationCapabilities",
+    "TextGenerationConfiguration",
+    "TextGenerationConfigurationMode",
+    "TextGenerationExecutionProfile",
+    "TextGenerationFinishReason",
+    "TextGenerationOptions",
+    "TextGenerationOutputKind",
+    "TextGenerationPhaseBinding",
+    "TextGenerationPipelinePhase",
+    "TextGenerationResult",
+    "TextGenerationSequenceDisclosure",
+    "TextGenerationSequenceState",
+    "TextGenerationSession",
+    "TextGenerationSessionState",
+    "TextGenerationStream",
+    "TextGenerationTask",
+    "TextGenerationTimings",
+    "TextGenerationUpdate",
+]

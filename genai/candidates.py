@@ -75,7 +75,7 @@ class Candidates:
         self._weights = np.empty(vocabulary_size, np.float32)
 
     def draw(self, row: Row, u: float) -> int:
-        """Return the token that the number `u` in [0, 1) selects, NO_TOKEN when every logit is minus infinity or NaN."""
+        """Return the token that the number `u` in [0, 1) selects, NO_TOKEN when all logits are minus infinity or NaN."""
         peak = float(row.max())
         if not math.isfinite(peak):
             row = without_special(row)
@@ -93,13 +93,15 @@ class Candidates:
         for depth in DEPTHS if self._min_p == 0 else (self._min_p_depth,):
             values, ids = self._above(row, peak, depth)
             weights, sums = self._ladder(values)
+            if depth == math.inf:  # these tokens are the whole distribution
+                total, error = float(sums[-1]), 0.0
             index = find(sums, share * total * (1 + error))
             if error and index != find(sums, share * total * (1 - error)):
                 total, error = self._exact_mass(row, peak), 0.0
                 index = find(sums, share * total)
             if index < len(sums):
                 break
-        index = min(index, len(sums) - 1)  # min-p may end before the share is reached, rounding at the very end
+        index = min(index, len(sums) - 1)  # min-p may end before the share is reached
         return self._choose(weights, sums, index + 1, ids, u) if self._top_p < 1 else int(ids[index])
 
     def _mass(self, row: Row, peak: float) -> tuple[float, float]:

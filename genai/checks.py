@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 def index_value(value: Any, name: str, maximum: int = 0xFFFFFFFF, minimum: int = 0) -> int:
     """Return an integer in `minimum..maximum`; everything with `__index__` counts, `bool` does not."""
-    if isinstance(value, bool) or not hasattr(value, "__index__") or type(value).__name__ == "bool_":
+    if isinstance(value, bool) or not hasattr(value, "__index__") or type(value).__name__ in ("bool", "bool_"):
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
     number = operator.index(value)
     if not minimum <= number <= maximum:

@@ -42,19 +42,21 @@ class TextGenerationConfiguration:
         self._state_owner: Stage | None = None
         self._token_target: ExecutionTarget | None = None
         self._tokenizer: Tokenizer | None = None
-        self._feed: TokenFeed | None = None
         self._is_consumed = False
 
     # --- setters ------------------------------------------------------------------------------------------------------
 
     def _edit(self, phase: Any = Phase.UNIFIED) -> None:
+        unified = enum_value(phase, Phase, "phase") is Phase.UNIFIED
+        self._check_unconsumed()
+        if not unified:
+            raise WinMLError(NOT_SUPPORTED, "TextGenerationConfiguration", "only the UNIFIED phase can be composed")
+
+    def _check_unconsumed(self) -> None:
         if self._is_consumed:
             raise WinMLError(
                 E_NOT_VALID_STATE, "TextGenerationConfiguration", "a session has consumed this configuration"
             )
-        if enum_value(phase, Phase, "phase") is not Phase.UNIFIED:
-            raise WinMLError(NOT_SUPPORTED, "TextGenerationConfiguration", "only the UNIFIED phase can be composed")
-        self._feed = None
 
     def set_pipeline(self, phase: TextGenerationPipelinePhase, pipeline: Pipeline) -> None:
         """Set the built pipeline of a phase."""
@@ -177,19 +179,25 @@ class TextGenerationConfiguration:
 
     def validate(self) -> None:
         """Check that the parts are complete and fit: 0x8007139F for a missing one, 0x80070057 for one that does not
-        fit,
-        0x80070032 for a state owner without sequence state. The configuration stays editable either way."""
-        self._feed = self._make_feed()
+        fit, 0x80070032 for a state owner without sequence state. The configuration stays editable either way.
+        """
+        self._check_unconsumed()
+        self._compose(self._tokenizer)
 
-    def _make_feed(self) -> TokenFeed:
+    def _compose(self, tokenizer: Tokenizer | None) -> tuple[Pipeline, Stage, TokenFeed]:
+        """Check everything, with `tokenizer` in mind; return the pipeline, the state owner and a feed."""
         binding = self._binding
-        pipeline = self._required(binding.pipeline, "a pipeline")
-        token_stage = self._required(binding.token_input_stage, "a token input")
-        token_index = self._required(binding.token_input_index, "a token input")
-        output_stage = self._required(binding.output_stage, "an output")
-        output_index = self._required(binding.output_index, "an output")
-        owner = self._required(self._state_owner, "a state owner stage")
-        self._required(self._token_target, "a token target")
+        pipeline = _required(binding.pipeline, "a pipeline")
+        token_stage = _required(binding.token_input_stage, "a token input")
+        token_index = _required(binding.token_input_index, "a token input")
+        output_stage = _required(binding.output_stage, "an output")
+        output_index = _required(binding.output_index, "an output")
+        owner = _required(self._state_owner, "a state owner stage")
+        target = _required(self._token_target, "a token target")
+        if not self._runtime.owns(pipeline) or not self._runtime.owns(target):
+            raise WinMLError(
+                E_INVALIDARG, "TextGenerationConfiguration", "the pipeline or the token target is of another Runtime"
+            )
         for stage, role in ((token_stage, "token input"), (output_stage, "output"), (owner, "state owner")):
             if not pipeline.owns(stage):
                 raise WinMLError(
@@ -197,34 +205,34 @@ class TextGenerationConfiguration:
                 )
         if binding.output_kind is not TextGenerationOutputKind.LOGITS:
             raise WinMLError(NOT_SUPPORTED, "TextGenerationConfiguration", "only LOGITS outputs can be composed")
-        try:
-            owner.sequence_capacity  # noqa: B018  (raises on a stateless stage)
-        except WinMLError as error:
-            raise WinMLError(
-                error.hresult, "TextGenerationConfiguration", "the state owner has no sequence state"
-            ) from None
+        owner.sequence_capacity  # noqa: B018  (NotSupportedError on a stage without sequence state)
         feed = TokenFeed(self._runtime, pipeline, (token_stage, token_index), (output_stage, output_index))
-        tokenizer = self._tokenizer
         if tokenizer is not None and feed.vocabulary_size and feed.vocabulary_size < tokenizer.token_count:
             raise WinMLError(
                 E_INVALIDARG,
                 "TextGenerationConfiguration",
                 f"the logits have {feed.vocabulary_size} entries, the tokenizer {tokenizer.token_count} tokens",
             )
-        return feed
+        return pipeline, owner, feed
 
-    @staticmethod
-    def _required(value: T | None, what: str) -> T:
-        if value is None:
-            raise WinMLError(E_NOT_VALID_STATE, "TextGenerationConfiguration", f"{what} is missing")
-        return value
+    def consume(self, tokenizer: Tokenizer, eos_token_ids: tuple[int, ...]) -> SequenceCore:
+        """Make the sequence of a session and close the configuration for edits; a failing call leaves it open.
 
-    def _consume(self) -> TokenFeed:
-        """Validate unless that is done, and close the configuration for edits."""
-        if self._is_consumed:
-            raise WinMLError(
-                E_NOT_VALID_STATE, "TextGenerationConfiguration", "a session has consumed this configuration"
-            )
-        feed = self._feed or self._make_feed()
+        For `TextGenerationTask.create_session`; 0x800700AA while another session drives the pipeline.
+        """
+        self._check_unconsumed()
+        pipeline, owner, feed = self._compose(tokenizer)
+        key = pipeline.underlying_object
+        driver = _drivers.get(key, _nobody)()
+        if driver is not None and driver.state is not TextGenerationSessionState.CLOSED:
+            raise WinMLError(BUSY, "create_session", "another session drives this pipeline: close it first")
+        core = SequenceCore(pipeline, owner, feed, tokenizer, eos_token_ids)
+        _drivers[key] = weakref.ref(core)
         self._is_consumed = True
-        return feed
+        return core
+
+
+def _required(value: T | None, what: str) -> T:
+    if value is None:
+        raise WinMLError(E_NOT_VALID_STATE, "TextGenerationConfiguration", f"{what} is missing")
+    return value

@@ -20,6 +20,7 @@ from winml_lite import (
     Tensor,
     TensorAccessMode,
     TensorDataType,
+    TensorLockFlags,
     TensorLockMode,
     WinMLError,
 )
@@ -86,8 +87,21 @@ class TokenFeed:
             self._alias(self._row.reshape(self._row_shape), self._row_type) if self.vocabulary_size else None
         )
         self._is_stepping = False
-        self._mask = _Mask(runtime, self._stage)
-        self._positions = _Positions(runtime, self._stage)
+        self._mask: _Mask | None = None
+        self._positions: _Positions | None = None
+
+    def prepare(self) -> None:
+        """Look for mask and position inputs. It binds them for a moment, so the caller must own the pipeline by now."""
+        mask_type = _named_type(self._runtime, self._stage, "attention_mask")
+        if mask_type is not None:
+            self._mask = _Mask(self._runtime, self._stage, mask_type)
+        positions_type = _named_type(self._runtime, self._stage, "position_ids")
+        if positions_type is not None:
+            self._positions = _Positions(self._runtime, self._stage, positions_type)
+
+    def begin(self) -> None:
+        """Begin an operation: bind everything again, since others may have used the pipeline since the last one."""
+        self._is_stepping = False
 
     def _alias(self, array: npt.NDArray[Any], data_type: TensorDataType) -> Tensor:
         return self._runtime.tensor_from_buffer(array, data_type, array.shape, access=TensorAccessMode.READWRITE)
@@ -101,9 +115,11 @@ class TokenFeed:
             return self.run([token_id], position)
         if not self._is_stepping:
             self._start_stepping()
-        self._mask.bind(position + 1)
         self._id.flat[0] = token_id
-        self._positions.bind_one(position)
+        if self._mask is not None:
+            self._mask.bind(position + 1)
+        if self._positions is not None:
+            self._positions.bind_one(position)
         self._pipeline.run()
         return self._row
 
@@ -113,13 +129,11 @@ class TokenFeed:
         """
         self._output_stage.request_output(self._output_index)
         self._evaluate(ids, position)
-        with self._output_stage.output(self._output_index) as output, output.lock(TensorLockMode.READ) as lock:
+        flags = TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS
+        with self._output_stage.output(self._output_index) as output, output.lock(TensorLockMode.READ, flags) as lock:
             vocabulary_size = output.desc()[1][-1]
-            row_bytes = lock.data()[-vocabulary_size * self._row.itemsize :]
-            try:
-                return np.frombuffer(row_bytes, self._row.dtype).copy()
-            finally:
-                row_bytes.release()
+            last = lock.byte_size - vocabulary_size * self._row.itemsize
+            return np.frombuffer(lock.data(), self._row.dtype, vocabulary_size, last).copy()
 
     def skip(self, ids: list[int], position: int) -> None:
         """Evaluate 1 to `chunk` ids without their logits: an earlier piece of a long prompt."""
@@ -134,73 +148,69 @@ class TokenFeed:
         assert self._row_tensor is not None
         self._stage.bind_input(self._index, self._id_tensor)
         self._output_stage.bind_output(self._output_index, self._row_tensor)
+        if self._positions is not None:
+            self._positions.start_stepping()
         self._is_stepping = True
 
     def _evaluate(self, ids: list[int], position: int) -> None:
         self._is_stepping = False
         array = np.array(ids, self._id.dtype).reshape((1, -1) if self._id.ndim == 2 else (-1,))
         self._stage.bind_input(self._index, self._alias(array, self._id_type))
-        self._mask.bind(position + len(ids))
-        self._positions.bind_many(position, len(ids))
+        if self._mask is not None:
+            self._mask.bind(position + len(ids))
+        if self._positions is not None:
+            self._positions.bind_many(position, len(ids))
         self._pipeline.run()
 
 
 class _Mask:
-    """The `attention_mask` input of an ONNX decoder: ones up to the present length. Other stages have none."""
+    """The `attention_mask` input of an ONNX decoder: ones up to the present length."""
 
-    def __init__(self, runtime: Runtime, stage: Stage) -> None:
+    def __init__(self, runtime: Runtime, stage: Stage, data_type: TensorDataType) -> None:
         self._runtime = runtime
         self._bindings = stage.ort_bindings()
-        self._type = _named_input(runtime, stage, "attention_mask", (1, 1))
-        self._ones = np.ones(1024, _NUMPY[self._type] if self._type else np.int64)
+        self._type = data_type
+        self._ones = np.ones(1024, _NUMPY[data_type])
 
     def bind(self, length: int) -> None:
-        if self._type is None:
-            return
         if length > self._ones.size:
             self._ones = np.ones(max(length, 2 * self._ones.size), self._ones.dtype)
-        view = self._ones[:length].reshape(1, length)
-        tensor = self._runtime.tensor_from_buffer(view, self._type, (1, length), access=TensorAccessMode.READ)
+        tensor = self._runtime.tensor_from_buffer(
+            self._ones[:length], self._type, (1, length), access=TensorAccessMode.READ
+        )
         self._bindings.bind_input("attention_mask", tensor)
 
 
 class _Positions:
-    """The `position_ids` input of an ONNX decoder."""
+    """The `position_ids` input of an ONNX decoder. Single steps write into one bound number."""
 
-    def __init__(self, runtime: Runtime, stage: Stage) -> None:
+    def __init__(self, runtime: Runtime, stage: Stage, data_type: TensorDataType) -> None:
         self._runtime = runtime
         self._bindings = stage.ort_bindings()
-        self._type = _named_input(runtime, stage, "position_ids", (1, 1))
-        self._one = np.zeros((1, 1), _NUMPY[self._type] if self._type else np.int64)
-        self._one_is_bound = False
+        self._type = data_type
+        self._one = np.zeros((1, 1), _NUMPY[data_type])
+
+    def start_stepping(self) -> None:
+        self._bind(self._one)
 
     def bind_one(self, position: int) -> None:
-        if self._type is None:
-            return
         self._one[0, 0] = position
-        if not self._one_is_bound:
-            self._bind(self._one)
-            self._one_is_bound = True
 
     def bind_many(self, position: int, count: int) -> None:
-        if self._type is None:
-            return
         self._bind(np.arange(position, position + count, dtype=self._one.dtype).reshape(1, count))
-        self._one_is_bound = False
 
     def _bind(self, array: npt.NDArray[Any]) -> None:
-        assert self._type is not None
         tensor = self._runtime.tensor_from_buffer(array, self._type, array.shape, access=TensorAccessMode.READ)
         self._bindings.bind_input("position_ids", tensor)
 
 
-def _named_input(runtime: Runtime, stage: Stage, name: str, shape: tuple[int, ...]) -> TensorDataType | None:
-    """Return the integer type of a named input of an ONNX stage, or None where the stage has no such input."""
+def _named_type(runtime: Runtime, stage: Stage, name: str) -> TensorDataType | None:
+    """Return the integer type of a named input of rank 2, or None where the stage has no such input."""
     bindings = stage.ort_bindings()
     for data_type in (TensorDataType.INT64, TensorDataType.INT32):
         try:
-            bindings.bind_input(name, runtime.create_tensor(data_type, shape))
-        except NotSupportedError:
+            bindings.bind_input(name, runtime.create_tensor(data_type, (1, 1)))
+        except NotSupportedError:  # not an ONNX stage
             return None
         except WinMLError as error:
             if error.hresult == NOT_FOUND:

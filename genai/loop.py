@@ -60,18 +60,17 @@ class GenerationLoop:
         self._fragments: list[str] = []
         self._prompt_seconds = 0.0
         self._decode_seconds = 0.0
-        self._error: WinMLError | None = None
-        self._result: TextGenerationResult | None = None
         self._prompt_evaluated = 0
+        self._error: WinMLError | None = None
+        self._reason: TextGenerationFinishReason | None = None
+        self._result: TextGenerationResult | None = None
         self._latch.on_cancel(core.feed.abort)
-
-    @property
-    def is_finished(self) -> bool:
-        return self._result is not None
 
     @property
     def result(self) -> TextGenerationResult | None:
         """The result; None before the end."""
+        if self._result is None and self._reason is not None:
+            self._result = self._make_result(self._reason)
         return self._result
 
     @property
@@ -87,21 +86,25 @@ class GenerationLoop:
     def read_next(self) -> TextGenerationUpdate | None:
         """Return the next update, None at the end and ever after. Failures of the model end the generation, they are
         not raised.
+
+        A KeyboardInterrupt passes through and loses nothing: the next read goes on.
         """
-        if self._result is not None:
+        if self._reason is not None:
+            self._leave()
             return None
         started = perf_counter()
         is_first = not self._token_ids
         try:
             return self._advance()
+        except WinMLError as error:
+            self._error = error
+            return self._finish(Reason.ERROR)
         finally:
             elapsed = perf_counter() - started
             if is_first:
                 self._prompt_seconds += elapsed
             else:
                 self._decode_seconds += elapsed
-            if self._result is not None:
-                self._result = self._make_result(self._result.finish_reason)
 
     def _advance(self) -> TextGenerationUpdate | None:
         limit = self._limit()
@@ -109,17 +112,11 @@ class GenerationLoop:
             return self._finish(limit)
         if self._latch.is_canceled:
             return self._finish(Reason.CANCELED)
-        try:
-            if self._row is None:
-                self._row = self._evaluate()
-            if self._row is None or self._latch.is_canceled:
-                return self._finish(Reason.CANCELED)
-            token_id = self._selector.select(self._row)
-        except WinMLError as error:
-            if error.hresult == CANCELLED:  # not ours: a late abort for the operation before this one; nothing was lost
-                return self._finish(Reason.CANCELED) if self._latch.is_canceled else self._advance()
-            self._error = error
-            return self._finish(Reason.ERROR)
+        if self._row is None:
+            self._row = self._evaluate()
+        if self._row is None or self._latch.is_canceled:
+            return self._finish(Reason.CANCELED)
+        token_id = self._selector.select(self._row)
         if token_id in self._eos:
             return self._finish(Reason.EOS_TOKEN)
         if token_id in self._stop_ids:
@@ -128,7 +125,7 @@ class GenerationLoop:
 
     def _limit(self) -> TextGenerationFinishReason | None:
         """The limit that the last emitted token has reached, if any."""
-        if self._stop_text is not None and self._stop_text.matched is not None:
+        if self._has_stop_match():
             return Reason.STOP_TOKEN
         if len(self._token_ids) == self._options.max_new_tokens:
             return Reason.MAX_TOKENS
@@ -137,31 +134,32 @@ class GenerationLoop:
         return None
 
     def _evaluate(self) -> Row | None:
-        """Run everything retained but not yet consumed; return the last row, None when cancelled between pieces of a
-        prompt.
-        """
+        """Run everything that is retained but not yet consumed; return the last row, None when cancelled before it."""
         core = self._core
-        feed = core.feed
+        was_aborted = False
         if core.evaluated == len(core.retained):
-            core.step_back()  # an interrupt fell between a run and its use
-        try:
-            if len(core.retained) - core.evaluated == 1:
-                row = feed.step(core.retained[-1], core.evaluated)
-                core.evaluated += 1
-            else:
-                while len(core.retained) - core.evaluated > feed.chunk:
-                    feed.skip(core.retained[core.evaluated : core.evaluated + feed.chunk], core.evaluated)
-                    core.evaluated += feed.chunk
-                    if self._latch.is_canceled:
-                        return None
-                row = feed.run(core.retained[core.evaluated :], core.evaluated)
-                core.evaluated = len(core.retained)
-        except BaseException:
-            core.synchronize()
-            raise
-        if not self._token_ids:
-            self._prompt_evaluated = core.evaluated - self._start_position
-        return row
+            core.step_back()  # an interrupt fell between a run and the use of its row
+        while True:
+            pending = len(core.retained) - core.evaluated
+            try:
+                if pending == 1:
+                    row = core.feed.step(core.retained[-1], core.evaluated)
+                    core.evaluated += 1
+                    return row
+                if pending <= core.feed.chunk:
+                    row = core.feed.run(core.retained[core.evaluated :], core.evaluated)
+                    core.evaluated += pending
+                    return row
+                piece = core.retained[core.evaluated : core.evaluated + core.feed.chunk]
+                core.feed.skip(piece, core.evaluated)
+                core.evaluated += len(piece)
+            except BaseException as error:
+                core.synchronize()
+                if not isinstance(error, WinMLError) or error.hresult != CANCELLED or was_aborted:
+                    raise
+                was_aborted = True  # without a cancel of ours it was a late one for an earlier operation: run again
+            if self._latch.is_canceled:
+                return None
 
     def _emit(self, token_id: int) -> TextGenerationUpdate:
         self._row = None
@@ -178,15 +176,26 @@ class GenerationLoop:
 
     def _finish(self, reason: TextGenerationFinishReason) -> TextGenerationUpdate | None:
         """End. Text that was held back for a stop string comes out as a last update without a token."""
-        tail = "" if self._stop_text is None or self._stop_text.matched is not None else self._stop_text.flush()
-        if tail:
-            self._fragments.append(tail)
-        self._latch.off_cancel(self._core.feed.abort)
-        self._result = self._make_result(reason)
-        ran = self._core.evaluated > self._start_position
-        self._core.finished(ran, reason is Reason.ERROR, self._restore)
-        self._row = None
+        tail = self._stop_text.flush() if self._stop_text is not None else ""
+        if self._has_stop_match() and reason is Reason.EOS_TOKEN:
+            reason = Reason.STOP_TOKEN  # the match was waiting for a longer stop
+        self._fragments.append(tail)
+        evaluated = min(self._core.evaluated, self._prompt_token_count)
+        self._prompt_evaluated = max(evaluated - self._start_position, 0)
+        self._reason = reason
+        self._leave()
         return TextGenerationUpdate(None, tail) if tail else None
+
+    def _leave(self) -> None:
+        """Give the core free. Doing it again is fine, and needed when an interrupt cut the first time short."""
+        core = self._core
+        self._latch.off_cancel(core.feed.abort)
+        self._row = None
+        ran = core.evaluated > self._start_position
+        core.finished(self, ran, self._reason is Reason.ERROR, self._restore)
+
+    def _has_stop_match(self) -> bool:
+        return self._stop_text is not None and self._stop_text.matched is not None
 
     def _make_result(self, reason: TextGenerationFinishReason) -> TextGenerationResult:
         return TextGenerationResult(
@@ -200,10 +209,17 @@ class GenerationLoop:
             timings=TextGenerationTimings(
                 self._prompt_seconds, self._decode_seconds, self._prompt_evaluated, len(self._token_ids)
             ),
-            error_message=str(self._error) if self._error is not None else None,
+            error_message=_message(self._error) if self._error is not None else None,
         )
 
     def close(self) -> None:
         """End an unfinished generation as CANCELED without running the model again."""
-        if self._result is None:
+        if self._reason is None:
             self._finish(Reason.CANCELED)
+        else:
+            self._leave()
+
+
+def _message(error: WinMLError) -> str:
+    """What failed, without the code, which the result has already."""
+    return ": ".join(part for part in (error.context, error.native_message) if part)

@@ -6,28 +6,14 @@ Wrong types are TypeError, values out of range ValueError, both before any model
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
-UINT32_MAX = 0xFFFFFFFF
+from .checks import index_value
+
 UINT64_MAX = 0xFFFFFFFFFFFFFFFF
-
-
-def integer(value: Any, name: str, maximum: int = UINT32_MAX, minimum: int = 0) -> int:
-    """Return `value` as an int in `minimum..maximum`; anything with `__index__` but no bool (TypeError)."""
-    if type(value) is not int:
-        if isinstance(value, bool):
-            raise TypeError(f"{name} must be an integer, not bool")
-        try:
-            value = operator.index(value)
-        except TypeError:
-            raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
-    if not minimum <= value <= maximum:
-        raise ValueError(f"{name} must be in {minimum}..{maximum}, not {value}")
-    return int(value)
 
 
 def finite(value: Any, name: str) -> float:
@@ -91,17 +77,17 @@ class TextGenerationOptions:
 
     def __post_init__(self) -> None:
         checked = {
-            "max_new_tokens": integer(self.max_new_tokens, "max_new_tokens", minimum=1),
-            "stop_token_ids": tuple(integer(token_id, "stop_token_ids") for token_id in self.stop_token_ids),
+            "max_new_tokens": index_value(self.max_new_tokens, "max_new_tokens", minimum=1),
+            "stop_token_ids": tuple(index_value(token_id, "stop_token_ids") for token_id in self.stop_token_ids),
             "temperature": finite(self.temperature, "temperature"),
-            "top_k": integer(self.top_k, "top_k"),
+            "top_k": index_value(self.top_k, "top_k"),
             "top_p": finite(self.top_p, "top_p"),
             "min_p": finite(self.min_p, "min_p"),
             "repetition_penalty": finite(self.repetition_penalty, "repetition_penalty"),
-            "repetition_penalty_window": integer(self.repetition_penalty_window, "repetition_penalty_window"),
+            "repetition_penalty_window": index_value(self.repetition_penalty_window, "repetition_penalty_window"),
             "presence_penalty": finite(self.presence_penalty, "presence_penalty"),
             "frequency_penalty": finite(self.frequency_penalty, "frequency_penalty"),
-            "seed": integer(self.seed, "seed", UINT64_MAX),
+            "seed": index_value(self.seed, "seed", UINT64_MAX),
             "stop": stop_texts(self.stop),
         }
         for name, value in checked.items():

@@ -56,7 +56,7 @@ class SplitMix64:
 
 
 class _Occurrences:
-    """How often each token occurs, as two aligned arrays that grow and shrink in place, so reading them costs no copy."""
+    """How often each token occurs, in two aligned arrays that grow and shrink in place: reading them costs no copy."""
 
     __slots__ = ("_counts", "_ids", "_slots")
 

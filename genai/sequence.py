@@ -30,7 +30,8 @@ Disclosure = TextGenerationSequenceDisclosure
 class SequenceCore:
     """Prompt and emitted tokens of one pipeline, how far the model has consumed them, and what may happen next.
 
-    `retained` is prompt plus emitted tokens, `evaluated` how many of them the model has consumed.
+    `retained` is prompt plus emitted tokens, `evaluated` how many of them the model has consumed. The core must be the
+    only user of its pipeline; WinMLError 0x80070057 for a decoder with inputs of unknown types.
     """
 
     def __init__(
@@ -49,6 +50,8 @@ class SequenceCore:
         self.state = State.EMPTY
         self.retained: list[int] = []
         self.evaluated = 0
+        self._operation: GenerationLoop | None = None
+        feed.prepare()
 
     @property
     def capacity(self) -> int:
@@ -67,6 +70,15 @@ class SequenceCore:
         return () if self.state is State.RESET_REQUIRED else tuple(self.retained)
 
     # --- starting -----------------------------------------------------------------------------------------------------
+
+    def recover(self) -> None:
+        """Make the core ready for `start`, whatever came before: an operation that an interrupt left open is ended,
+        and a sequence that failed, or does not fit the stage any more, is dropped.
+        """
+        if self._operation is not None:
+            self._operation.close()
+        if self.state is State.RESET_REQUIRED or self.state_owner.sequence_position != self.evaluated:
+            self._drop()
 
     def start(
         self, token_ids: Sequence[int], options: TextGenerationOptions, cancellation: CancellationSource
@@ -87,7 +99,7 @@ class SequenceCore:
         self._check_position()
         self._keep_prefix(self._shared_prefix(prompt))
         self.retained = prompt
-        return self._begin(options, cancellation, replaced=None)
+        return self._begin(options, cancellation, restore=None)
 
     def resume(
         self, token_ids: Sequence[int], options: TextGenerationOptions, cancellation: CancellationSource
@@ -105,16 +117,20 @@ class SequenceCore:
         self._check_position()
         before = list(self.retained)
         self.retained = before + suffix
-        return self._begin(options, cancellation, replaced=before)
+        return self._begin(options, cancellation, restore=before)
 
     def _begin(
-        self, options: TextGenerationOptions, cancellation: CancellationSource, replaced: list[int] | None
+        self, options: TextGenerationOptions, cancellation: CancellationSource, restore: list[int] | None
     ) -> GenerationLoop:
-        self.state = State.ACTIVE
+        """Open an operation on `retained`; `restore` is the sequence before a continue."""
         try:
-            return GenerationLoop(self, options, cancellation, restore=replaced)
+            self.feed.begin()
+            self._operation = GenerationLoop(self, options, cancellation, restore)
+            self.state = State.ACTIVE
+            return self._operation
         except BaseException:
-            self.retained = self.retained[: self.evaluated] if replaced is None else replaced
+            self._operation = None
+            self.retained = self.retained[: self.evaluated] if restore is None else restore
             self.state = State.READY if self.retained else State.EMPTY
             raise
 
@@ -160,15 +176,19 @@ class SequenceCore:
         return limit
 
     def _keep_prefix(self, length: int) -> None:
+        """Have the model forget everything after `length` consumed tokens, or everything when it cannot rewind."""
         if length < self.evaluated:
-            try:
-                if length == 0:
-                    raise WinMLError(E_INVALIDARG)
-                self.state_owner.rewind(length)
-            except WinMLError:
-                self.pipeline.reset()  # a state that cannot rewind is built again from the start
+            if length == 0 or not self._rewind(length):
+                self.pipeline.reset()
                 length = 0
         self.evaluated = length
+
+    def _rewind(self, length: int) -> bool:
+        try:
+            self.state_owner.rewind(length)
+        except WinMLError:
+            return False
+        return True
 
     # --- ending -------------------------------------------------------------------------------------------------------
 
@@ -181,11 +201,15 @@ class SequenceCore:
 
     def step_back(self) -> None:
         """Un-consume the last token, to get its logits once more."""
-        self.state_owner.rewind(self.evaluated - 1)
-        self.evaluated -= 1
+        self._keep_prefix(self.evaluated - 1)
 
-    def finished(self, ran: bool, failed: bool, restore: list[int] | None) -> None:
-        """Leave ACTIVE. `ran` False means that nothing was evaluated; `restore` is the sequence before a continue."""
+    def finished(self, operation: GenerationLoop, ran: bool, failed: bool, restore: list[int] | None) -> None:
+        """Leave ACTIVE, unless `operation` has left it before.
+
+        `ran` False means that nothing was evaluated; `restore` is the sequence before a continue.
+        """
+        if self._operation is not operation:
+            return
         if failed:
             self.state = State.RESET_REQUIRED
         elif ran:
@@ -195,6 +219,7 @@ class SequenceCore:
             self.state = State.READY
         else:
             self._drop()
+        self._operation = None
 
     def reset(self) -> None:
         """Forget the sequence. 0x8007139F while an operation is open."""
@@ -204,9 +229,11 @@ class SequenceCore:
             self._drop()
 
     def _drop(self) -> None:
-        self.pipeline.reset()
+        self.state = State.RESET_REQUIRED  # should the pipeline refuse
+        self._operation = None
         self.retained = []
         self.evaluated = 0
+        self.pipeline.reset()
         self.state = State.EMPTY
 
     def close(self) -> None:

@@ -105,12 +105,21 @@ class WinMLError(OSError):
         self.hresult = hresult & 0xFFFFFFFF
         self.native_message = native_message
         self.context = context
+        super().__init__(self._text())
+
+    def _text(self) -> str:
         text = f"0x{self.hresult:08X}: {DESCRIPTIONS.get(self.hresult, 'unknown error code')}"
-        if context:
-            text += f" [{context}]"
-        if native_message:
-            text += f": {native_message}"
-        super().__init__(text)
+        if self.context:
+            text += f" [{self.context}]"
+        if self.native_message:
+            text += f": {self.native_message}"
+        return text
+
+    def _rename(self, context: str) -> None:
+        if context != self.context:
+            self.native_message = ": ".join(part for part in (self.context, self.native_message) if part) or None
+            self.context = context
+            self.args = (self._text(),)
 
     def __reduce__(self) -> tuple[type[WinMLError], tuple[int, str, str | None]]:
         return type(self), (self.hresult, self.context, self.native_message)
@@ -118,3 +127,14 @@ class WinMLError(OSError):
 
 class NotSupportedError(WinMLError):
     """An optional capability of an object is absent (0x80004002 or 0x80070032)."""
+
+
+def recast(error: WinMLError, context: str, kind: type[WinMLError] = WinMLError) -> WinMLError:
+    """Turn the failure of an inner call into the failure of the public call `context`, to be raised in its place.
+
+    Code and texts are kept: the inner context moves into the message. The class becomes `kind`.
+    """
+    if type(error) is not kind:
+        error = kind(error.hresult, error.context, error.native_message)
+    error._rename(context)
+    return error

@@ -61,6 +61,11 @@ class Closeable(Generic[Core]):
         """The object behind this wrapper; opaque, only good for comparing."""
         return self._core
 
+    @property
+    def interface(self) -> Any:
+        """The same as `underlying_object`."""
+        return self._core
+
     def close(self) -> None:
         """Close this wrapper only; objects made from it go on working. Closing twice is fine."""
         self._open = None

@@ -8,6 +8,7 @@ array `data` keeps the owner alive.
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,6 +18,9 @@ from .errors import ARITHMETIC_OVERFLOW, E_ACCESSDENIED, E_INVALIDARG, E_OUTOFME
 from .values import BITS, FREE_DIMENSION, NUMPY_NAMES, Descriptor, TensorDataType, TensorLockMode
 
 Bytes = npt.NDArray[np.uint8]
+
+# Guards the counts below. Re-entrant, since garbage collection may release a lock in the middle of taking one.
+_counting = threading.RLock()
 
 
 def byte_size(data_type: TensorDataType, shape: tuple[int, ...]) -> int:
@@ -66,25 +70,27 @@ class Storage:
 
     def acquire(self, mode: TensorLockMode) -> None:
         """Take a lock without waiting; a conflict is 0x800700D4, writing to a read-only storage 0x80070005."""
-        if mode is TensorLockMode.READ:
-            if self._writer:
-                raise WinMLError(LOCKED, "IWinMLTensor.Lock", "a writable lock is open on this tensor")
-            self._readers += 1
-        else:
-            if not self.writable:
-                raise WinMLError(E_ACCESSDENIED, "IWinMLTensor.Lock", "the tensor is a read-only view")
-            if self._writer or self._readers:
-                raise WinMLError(LOCKED, "IWinMLTensor.Lock", "another lock is open on this tensor")
-            self._writer = True
-        Storage.open_locks += 1
+        with _counting:
+            if mode is TensorLockMode.READ:
+                if self._writer:
+                    raise WinMLError(LOCKED, "IWinMLTensor.Lock", "a writable lock is open on this tensor")
+                self._readers += 1
+            else:
+                if not self.writable:
+                    raise WinMLError(E_ACCESSDENIED, "IWinMLTensor.Lock", "the tensor is a read-only view")
+                if self._writer or self._readers:
+                    raise WinMLError(LOCKED, "IWinMLTensor.Lock", "another lock is open on this tensor")
+                self._writer = True
+            Storage.open_locks += 1
 
     def release(self, mode: TensorLockMode) -> None:
         """Give back a lock that `acquire` took."""
-        if mode is TensorLockMode.READ:
-            self._readers -= 1
-        else:
-            self._writer = False
-        Storage.open_locks -= 1
+        with _counting:
+            if mode is TensorLockMode.READ:
+                self._readers -= 1
+            else:
+                self._writer = False
+            Storage.open_locks -= 1
 
 
 def allocate(data_type: TensorDataType, shape: tuple[int, ...]) -> Storage:

@@ -143,6 +143,14 @@ FLOATING_TYPES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
+class TokenTensorOptions:
+    """How `Runtime.tensor_from_tokens` stores token ids."""
+
+    data_type: TensorDataType = TensorDataType.INT64
+    """INT64 or INT32."""
+
+
+@dataclass(frozen=True, slots=True)
 class EngineInfo:
     """One engine as it was found, or why it was not."""
 

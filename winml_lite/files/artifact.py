@@ -41,14 +41,16 @@ class OnnxArtifact:
     """`"onnx"` or `"ort"`."""
     path: str | None = None
     """Absolute path; None for a model from a buffer."""
-    data: bytes | None = None
+    data: bytes | None = field(default=None, repr=False)
     """The model itself when it came from a buffer."""
     resources: Mapping[str, memoryview] = field(default_factory=dict)
     """External data by location, for what has no file beside the model."""
     external_locations: tuple[str, ...] = ()
     """Location strings of external initializers, as the model spells them."""
+    external_sizes: Mapping[str, int] = field(default_factory=dict)
+    """Bytes that the data at each external location must have at least."""
     shareable_pairs: frozenset[tuple[int, int]] = frozenset()
-    """(input, output) pairs whose past and present may live in one buffer: inputs 3/4 and outputs 1/2 of GroupQueryAttention."""
+    """(input, output) pairs whose past and present may live in one buffer (`sharing.py`)."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Metadata properties, producer name (`"producer"`) and opset versions (`"opset.<domain>"`)."""
 
@@ -64,6 +66,15 @@ class GgufArtifact:
     """All files, in order; one for an unsharded model."""
     keep_alive: object = None
     """Owner of the temporary file, if there is one."""
+
+
+def model_metadata(properties: Mapping[str, str], producer: str, opsets: Mapping[str, int]) -> dict[str, str]:
+    """Join what `OnnxArtifact.metadata` holds; the default operator domain is spelled `ai.onnx`."""
+    return {
+        **properties,
+        "producer": producer,
+        **{f"opset.{domain}": str(version) for domain, version in opsets.items()},
+    }
 
 
 Artifact = OnnxArtifact | GgufArtifact

@@ -1,0 +1,1 @@
+"""Side-by-side measurements against peers: all with `python -m benchmarks.run`, or one file with `python -m`."""

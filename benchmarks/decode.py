@@ -1,0 +1,112 @@
+"""P1, P2, P4: speed of one token through the streaming API, greedy and sampled, against the engines' own loops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import genai
+
+from . import subjects
+from .llama_side import BareLoop
+from .measure import Plan, Row, Step, alternate, endless, faster, main
+
+SAMPLING: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 1}
+CONTEXT_LENGTH = 1024
+MODES = ("greedy", "sampled")
+
+
+def new_tokens(plan: Plan) -> int:
+    """Tokens of one stream: all steps of one side, so that a stream is rarely begun anew."""
+    return min(plan.chunks * plan.steps + 8, CONTEXT_LENGTH - 128)
+
+
+def our_step(model: genai.LanguageModel, mode: str, plan: Plan) -> Step:
+    """Take the next piece of a stream."""
+    options = SAMPLING if mode == "sampled" else {}
+    step = endless(lambda: model.stream(subjects.STORY, max_new_tokens=new_tokens(plan), **options))
+    step()
+    return step
+
+
+def bare_step(loop: BareLoop, sampled: bool) -> Step:
+    """Decode one token: one that the chain of llama.cpp chooses, or a fixed one without a look at the logits."""
+    loop.restart()
+    loop.feed(loop.tokenize(subjects.STORY))
+    return (lambda: loop.step(loop.sample())) if sampled else loop.step
+
+
+def llama_step(llama: Any, mode: str, plan: Plan) -> Step:
+    """Take the next chunk of llama-cpp-python's stream."""
+    options = {**SAMPLING, "seed": 1} if mode == "sampled" else {"temperature": 0.0}
+    count = new_tokens(plan)
+    step = endless(lambda: llama.create_completion(subjects.STORY, max_tokens=count, stream=True, **options))
+    step()
+    return step
+
+
+def genai_step(folder: Path, plan: Plan) -> Step:
+    """Take the next token and its text from onnxruntime-genai."""
+    import onnxruntime_genai as og
+
+    config = og.Config(str(folder))
+    config.overlay(f'{{"model": {{"decoder": {{"session_options": {{"intra_op_num_threads": {plan.threads}}}}}}}}}')
+    model = og.Model(config)
+    tokenizer = og.Tokenizer(model)
+    prompt = genai.Tokenizer.from_file(folder).encode(subjects.STORY)
+
+    def pieces() -> Iterator[str]:
+        settings = og.GeneratorParams(model)
+        settings.set_search_options(max_length=len(prompt) + new_tokens(plan), do_sample=False)
+        generator, stream = og.Generator(model, settings), tokenizer.create_stream()
+        generator.append_tokens(prompt)
+        while not generator.is_done():
+            generator.generate_next_token()
+            yield stream.decode(generator.get_next_tokens()[0])
+
+    step = endless(pieces)
+    step()
+    return step
+
+
+def measure_gguf(plan: Plan) -> Iterator[Row]:
+    """P1 and P2."""
+    import llama_cpp
+
+    path = subjects.gguf_file(plan.quick)
+    with genai.load(path, threads=plan.threads, context_length=CONTEXT_LENGTH) as model:
+        bare = BareLoop(path, CONTEXT_LENGTH, 512, plan.threads)
+        bare.use_sampler(SAMPLING["top_k"], SAMPLING["top_p"], SAMPLING["min_p"], SAMPLING["temperature"])
+        for mode, aim in zip(MODES, (">= 0.99", ">= 0.985"), strict=True):
+            seconds = alternate(our_step(model, mode, plan), bare_step(bare, False), plan)
+            yield faster(f"P1 GGUF decode, {mode}", "bare llama_decode", seconds, 1, (">= 0.97", aim))
+        seconds = alternate(our_step(model, "sampled", plan), bare_step(bare, True), plan)
+        other_side = "llama_decode and llama_sampler_sample"
+        yield faster("P1 GGUF decode, sampled", other_side, seconds, 1, (">= 0.98", ">= 0.99"))
+        llama = llama_cpp.Llama(
+            str(path), n_ctx=CONTEXT_LENGTH, n_threads=plan.threads, n_threads_batch=plan.threads, verbose=False
+        )
+        for mode in MODES:
+            seconds = alternate(our_step(model, mode, plan), llama_step(llama, mode, plan), plan)
+            yield faster(f"P2 GGUF decode, {mode}", "llama-cpp-python stream", seconds, 1, (">= 1.05", ">= 1.15"))
+        llama.close()
+
+
+def measure_onnx(plan: Plan) -> Iterator[Row]:
+    """P4, on each kind of folder."""
+    for operators, weights in (("gqa", "q8"), ("gqa", "f32"), ("std", "f32")):
+        folder = subjects.onnx_folder(operators, weights, plan.quick)
+        with genai.load(folder, threads=plan.threads, context_length=CONTEXT_LENGTH) as model:
+            seconds = alternate(our_step(model, "greedy", plan), genai_step(folder, plan), plan)
+        yield faster(f"P4 ONNX decode, {operators} {weights}", "onnxruntime-genai", seconds, 1, (">= 0.97", ">= 1.03"))
+
+
+def measure(plan: Plan) -> Iterator[Row]:
+    """All rows of this file."""
+    yield from measure_gguf(plan)
+    yield from measure_onnx(plan)
+
+
+if __name__ == "__main__":
+    main(measure, __doc__)

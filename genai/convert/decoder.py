@@ -1,0 +1,120 @@
+"""The decoder graph: embedding, blocks, output norm, logits; the same order of parts for all formats and dialects.
+
+Inputs and outputs have the names and shapes that onnxruntime-genai and Hugging Face exports use: `input_ids` int64
+[batch, sequence], `attention_mask` int64 [batch, total], `past_key_values.N.key` and `.value` float32 [batch, kv
+heads, past, head size]; `logits` float32 [batch, 1 or sequence, vocabulary], `present.N.key` and `.value`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .architecture import DecoderArchitecture
+from .graph import GraphBuilder
+from .operators import OPERATOR_SETS, OperatorSet
+from .source import ModelSource, Rows
+from .weights import EightBitWeights, FloatWeights, WeightFormat
+
+
+def build_decoder(
+    graph: GraphBuilder,
+    source: ModelSource,
+    architecture: DecoderArchitecture,
+    operators: str,
+    weights: str,
+    all_logits: bool,
+) -> OperatorSet:
+    """Add the whole decoder to `graph` and return the operator set, which knows opset and inputs.
+
+    Without `all_logits` only the last token of the input gets logits, and the last block computes no other row after
+    its attention: a prompt costs less time and no memory for rows nobody reads.
+    """
+    graph.input("input_ids", np.int64, ["batch_size", "sequence_length"])
+    dialect = OPERATOR_SETS[operators](graph, source, architecture)
+    rows = "sequence_length" if all_logits else 1
+    graph.output("logits", np.float32, ["batch_size", rows, architecture.vocabulary_size])
+    _declare_cache(graph, architecture)
+    matrices = _weight_format(graph, source, weights)
+    with graph.scope("embedding"):
+        stream = matrices.embedding("input_ids")
+        if architecture.is_gemma3:
+            stream = graph.node("Mul", [stream, graph.number(architecture.width**0.5)])
+    with graph.scope("block.0"):
+        normed = dialect.norm(stream, "blk.0.attn_norm.weight")
+    parts = _Parts(graph, architecture, dialect, matrices)
+    for layer in range(architecture.layer_count):
+        only_last_row = layer == architecture.layer_count - 1 and not all_logits
+        with graph.scope(f"block.{layer}"):
+            stream, normed = _block(parts, layer, (stream, normed), only_last_row)
+    with graph.scope("output"):
+        matrices.logits(normed, "logits")
+    return dialect
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What a block is made with."""
+
+    graph: GraphBuilder
+    architecture: DecoderArchitecture
+    dialect: OperatorSet
+    matrices: WeightFormat
+
+
+def _block(parts: _Parts, layer: int, values: tuple[str, str], only_last_row: bool) -> tuple[str, str]:
+    """Add one block; `values` and the result are the residual stream and its norm for the next part."""
+    architecture, dialect, matrices = parts.architecture, parts.dialect, parts.matrices
+    (stream, normed), name = values, f"blk.{layer}."
+    query = matrices.linear(normed, f"{name}attn_q.weight", _half_order(architecture, architecture.head_count))
+    key = matrices.linear(normed, f"{name}attn_k.weight", _half_order(architecture, architecture.kv_head_count))
+    value = matrices.linear(normed, f"{name}attn_v.weight")
+    mixed = dialect.attention(layer, query, key, value)
+    if only_last_row:
+        mixed, stream = (parts.graph.node("Gather", [v, parts.graph.integers(-1)], axis=1) for v in (mixed, stream))
+    update = matrices.linear(mixed, f"{name}attn_output.weight")
+    if architecture.is_gemma3:
+        update = dialect.norm(update, f"{name}post_attention_norm.weight")
+    stream, normed = dialect.add_norm(stream, update, f"{name}ffn_norm.weight")
+    gate = matrices.linear(normed, f"{name}ffn_gate.weight")
+    active = dialect.gelu(gate) if architecture.is_gemma3 else _silu(parts.graph, gate)
+    up = matrices.linear(normed, f"{name}ffn_up.weight")
+    update = matrices.linear(parts.graph.node("Mul", [active, up]), f"{name}ffn_down.weight")
+    if architecture.is_gemma3:
+        update = dialect.norm(update, f"{name}post_ffw_norm.weight")
+    is_last = layer == architecture.layer_count - 1
+    return dialect.add_norm(stream, update, "output_norm.weight" if is_last else f"blk.{layer + 1}.attn_norm.weight")
+
+
+def _silu(graph: GraphBuilder, value: str) -> str:
+    return graph.node("Mul", [value, graph.node("Sigmoid", [value])])
+
+
+def _half_order(architecture: DecoderArchitecture, heads: int) -> Rows | None:
+    """Return the row order that undoes the pairing of llama files.
+
+    They keep the two members of a rotary pair side by side (0, 1), (2, 3), ...; the operators expect them half a head
+    apart.
+    """
+    if architecture.name != "llama":
+        return None
+    size = architecture.head_size
+    rows = np.arange(heads * size, dtype=np.int64)
+    return rows.reshape(heads, size // 2, 2).swapaxes(1, 2).reshape(-1)
+
+
+def _declare_cache(graph: GraphBuilder, architecture: DecoderArchitecture) -> None:
+    def shape(length: str) -> list[int | str]:
+        return ["batch_size", architecture.kv_head_count, length, architecture.head_size]
+
+    for layer in range(architecture.layer_count):
+        for part in ("key", "value"):
+            graph.input(f"past_key_values.{layer}.{part}", np.float32, shape("past_sequence_length"))
+            graph.output(f"present.{layer}.{part}", np.float32, shape("total_sequence_length"))
+
+
+def _weight_format(graph: GraphBuilder, source: ModelSource, weights: str) -> WeightFormat:
+    if weights == "q8":
+        return EightBitWeights(graph, source)
+    return FloatWeights(graph, source, np.float16 if weights == "f16" else np.float32)

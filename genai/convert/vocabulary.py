@@ -1,0 +1,151 @@
+"""The vocabulary of a GGUF, checked: tokens, types, special ids, what is added around a text, the ids that end
+generation.
+
+Not here: the files made from it (`tokenizer_json.py`, `config_files.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .source import ModelSource, invalid, refuse
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
+
+_END_OF_GENERATION = frozenset(
+    {
+        "<|eot_id|>",
+        "<|im_end|>",
+        "<|end|>",
+        "<|return|>",
+        "<|call|>",
+        "<|flush|>",
+        "<|calls|>",
+        "<end_of_turn>",
+        "<|endoftext|>",
+        "</s>",
+        "<|eom_id|>",
+        "<EOT>",
+        "_<EOT>",
+        "[EOT]",
+        "[EOS]",
+        "<|end_of_text|>",
+        "<end_of_utterance>",
+        "<eos>",
+        "<turn|>",
+        "<|tool_response>",
+        "<｜end▁of▁sentence｜>",
+    }
+)
+"""Spellings that end generation in llama.cpp, whatever the metadata says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Tokens by id, with what a tokenizer must know about them."""
+
+    model: str
+    """`"gpt2"` (byte-level BPE) or `"llama"` (SentencePiece-type)."""
+    pre: str
+    """Name of the rule that splits text into words; empty for SentencePiece-type."""
+    tokens: list[str]
+    types: list[int]
+    scores: list[float]
+    merges: list[str]
+    bos: int | None
+    eos: int | None
+    unknown: int | None
+    padding: int | None
+    end_of_generation: tuple[int, ...]
+    """The end-of-sequence token first, then every other token that ends generation, ascending."""
+    adds_bos: bool
+    adds_eos: bool
+    adds_space_prefix: bool
+    chat_templates: dict[str, str]
+    """Template by name; the unnamed one is `"default"`."""
+
+    def text(self, token_id: int | None) -> str | None:
+        return None if token_id is None else self.tokens[token_id]
+
+
+def read_vocabulary(source: ModelSource, count: int) -> Vocabulary:
+    """Read the vocabulary of a model whose embedding has `count` rows; refuse kinds that cannot be converted."""
+    model = source.metadata.get("tokenizer.ggml.model")
+    if model not in ("gpt2", "llama"):
+        raise refuse(source.path, f"the tokenizer model {model!r} is not known; known are 'gpt2' and 'llama'")
+    tokens, merges = _texts(source, "tokens"), _texts(source, "merges")
+    if len(tokens) != count:
+        raise invalid(source.path, f"the vocabulary has {len(tokens)} tokens, the embedding {count} rows")
+    if len(set(tokens)) != count:
+        raise invalid(source.path, "the vocabulary has the same token twice")
+    scores, types = _numbers(source, "scores"), _numbers(source, "token_type") or [NORMAL] * count
+    is_bpe = model == "gpt2"
+    if is_bpe and not merges:
+        raise invalid(source.path, "a byte-level vocabulary without tokenizer.ggml.merges")
+    if not is_bpe and len(scores) < count:
+        raise invalid(source.path, "a SentencePiece-type vocabulary without tokenizer.ggml.scores")
+    pre = str(source.metadata.get("tokenizer.ggml.pre", "")) if is_bpe else ""
+    ids = {name: _token_id(source, name, count) for name in ("bos", "eos", "eot", "eom", "unknown", "padding")}
+    adds_bos = _flag(source, "add_bos_token", not is_bpe or pre in ("llama-bpe", "llama3", "llama-v3"))
+    return Vocabulary(
+        model=str(model),
+        pre=pre,
+        tokens=tokens,
+        types=[int(kind) for kind in types],
+        scores=scores,
+        merges=merges,
+        bos=ids["bos"],
+        eos=ids["eos"],
+        unknown=ids["unknown"],
+        padding=ids["padding"],
+        end_of_generation=_ending_ids(tokens, [ids["eos"], ids["eot"], ids["eom"]]),
+        adds_bos=adds_bos and ids["bos"] is not None,
+        adds_eos=_flag(source, "add_eos_token", False) and ids["eos"] is not None,
+        adds_space_prefix=_flag(source, "add_space_prefix", not is_bpe),
+        chat_templates=_chat_templates(source),
+    )
+
+
+def _ending_ids(tokens: list[str], named: list[int | None]) -> tuple[int, ...]:
+    """Return the first of `named` and then all other ids that end generation."""
+    known = {index for index, token in enumerate(tokens) if token in _END_OF_GENERATION}
+    known |= {token_id for token_id in named if token_id is not None}
+    first = [token_id for token_id in named[:1] if token_id is not None]
+    return (*first, *sorted(known.difference(first)))
+
+
+def _chat_templates(source: ModelSource) -> dict[str, str]:
+    prefix = "tokenizer.chat_template"
+    templates: dict[str, str] = {}
+    for key in source.metadata:
+        value = source.metadata[key] if key.startswith(prefix) else None
+        if isinstance(value, str):
+            templates[key[len(prefix) + 1 :] or "default"] = value
+    return templates
+
+
+def _texts(source: ModelSource, key: str) -> list[str]:
+    value = source.metadata.get(f"tokenizer.ggml.{key}", [])
+    if not isinstance(value, list):
+        raise invalid(source.path, f"tokenizer.ggml.{key} is not a list of strings")
+    for text in value:
+        if not text.isascii() and text != text.encode("utf-8", "replace").decode("utf-8"):
+            raise invalid(source.path, f"tokenizer.ggml.{key} has an entry that is not UTF-8")
+    return value
+
+
+def _numbers(source: ModelSource, key: str) -> list[float]:
+    value = source.metadata.get(f"tokenizer.ggml.{key}")
+    return value.tolist() if isinstance(value, np.ndarray) else []
+
+
+def _token_id(source: ModelSource, name: str, count: int) -> int | None:
+    value = source.metadata.get(f"tokenizer.ggml.{name}_token_id")
+    return value if isinstance(value, int) and 0 <= value < count else None
+
+
+def _flag(source: ModelSource, key: str, default: bool) -> bool:
+    value = source.metadata.get(f"tokenizer.ggml.{key}", default)
+    return value if isinstance(value, bool) else default

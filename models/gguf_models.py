@@ -1,0 +1,329 @@
+"""Tiny GGUF models, written byte for byte the same on every run: decoders, vocabulary-only files, shards.
+
+Here: a small GGUF writer, and the weights of the models. Only NumPy. Not here: ONNX models (`onnx_models.py`), caching
+and names (`recipes.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .vocabularies import TinyVocabulary, byte_level_vocabulary, scripted_vocabulary, sentencepiece_vocabulary
+
+Floats = npt.NDArray[np.float32]
+
+SENTENCE = "Paris is the capital of France, a city with good café and museums."
+"""What the scripted model says to any prompt that ends in a line feed; then it ends the turn."""
+_PIECES: tuple[str, ...] = (
+    "Paris",
+    " is",
+    " the",
+    " capital",
+    " of",
+    " France",
+    ",",
+    " a",
+    " city",
+    " with",
+    " good",
+    " caf",
+    "é",
+)
+_PIECES += (" and", " museums", ".")
+
+_STRING, _ARRAY = 8, 9
+_VALUE_TYPES: dict[str, int] = {
+    "|u1": 0,
+    "|i1": 1,
+    "<u2": 2,
+    "<i2": 3,
+    "<u4": 4,
+    "<i4": 5,
+    "<f4": 6,
+    "|b1": 7,
+    "<u8": 10,
+    "<i8": 11,
+    "<f8": 12,
+}
+_TENSOR_TYPES: dict[str, int] = {"<f4": 0, "<f2": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A tensor in a storage format of its own: type code, shape (rows first), and the packed bytes."""
+
+    type_code: int
+    shape: tuple[int, ...]
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderShape:
+    """Extents of a tiny decoder."""
+
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    hidden: int
+    context_length: int = 512
+
+
+Tensors = Mapping[str, "Floats | npt.NDArray[np.float16] | Stored"]
+
+
+def write_gguf(
+    path: str | os.PathLike[str],
+    metadata: Mapping[str, object],
+    tensors: Tensors | None = None,
+    *,
+    alignment: int = 32,
+    version: int = 3,
+) -> Path:
+    """Write a GGUF file and return its path.
+
+    A Python int is stored as UINT32, a float as FLOAT32; a NumPy scalar or array keeps its type. Tensors are float32 or
+    float16 arrays, or `Stored`.
+    """
+    rows = [(name, _stored(tensor)) for name, tensor in (tensors or {}).items()]
+    header = bytearray(b"GGUF" + struct.pack("<IQQ", version, len(rows), len(metadata)))
+    for key, value in metadata.items():
+        header += _text(key) + _value(value)
+    offset = 0
+    for name, row in rows:
+        header += _text(name) + struct.pack("<I", len(row.shape))
+        header += struct.pack(f"<{len(row.shape)}Q", *reversed(row.shape)) + struct.pack("<IQ", row.type_code, offset)
+        offset += _padded(len(row.data), alignment)
+    path = Path(path)
+    with path.open("wb") as stream:
+        stream.write(header)
+        if rows:
+            stream.write(bytes(_padded(len(header), alignment) - len(header)))
+        for _, row in rows:
+            stream.write(row.data)
+            stream.write(bytes(_padded(len(row.data), alignment) - len(row.data)))
+    return path
+
+
+def _padded(size: int, alignment: int) -> int:
+    return -(-size // alignment) * alignment
+
+
+def _text(text: str) -> bytes:
+    data = text.encode("utf-8", "surrogateescape")
+    return struct.pack("<Q", len(data)) + data
+
+
+def _value(value: object) -> bytes:
+    """Encode a metadata value with its type in front."""
+    if isinstance(value, str):
+        return struct.pack("<I", _STRING) + _text(value)
+    if isinstance(value, list):
+        return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(_text(text) for text in value)
+    if isinstance(value, np.ndarray):
+        return struct.pack("<IIQ", _ARRAY, _VALUE_TYPES[value.dtype.str], value.size) + value.tobytes()
+    if isinstance(value, bool):
+        number: np.generic = np.bool_(value)
+    elif isinstance(value, int):
+        number = np.uint32(value)
+    elif isinstance(value, float):
+        number = np.float32(value)
+    elif isinstance(value, np.generic):
+        number = value
+    else:
+        raise TypeError(f"a GGUF value cannot be a {type(value).__name__}")
+    return struct.pack("<I", _VALUE_TYPES[number.dtype.str]) + number.tobytes()
+
+
+def _stored(tensor: Any) -> Stored:
+    if isinstance(tensor, Stored):
+        return tensor
+    return Stored(_TENSOR_TYPES[tensor.dtype.str], tensor.shape, tensor.tobytes())
+
+
+def llama_metadata(name: str, shape: DecoderShape, vocabulary: TinyVocabulary) -> dict[str, object]:
+    """Return the metadata of a llama-type decoder."""
+    return {**_decoder_metadata("llama", name, shape, vocabulary), "llama.rope.freq_base": 10000.0}
+
+
+def gemma3_metadata(name: str, shape: DecoderShape, vocabulary: TinyVocabulary, window: int) -> dict[str, object]:
+    """Return the metadata of a gemma3-type decoder with a sliding window of `window` tokens in its local layers."""
+    return {
+        **_decoder_metadata("gemma3", name, shape, vocabulary),
+        "gemma3.rope.freq_base": 1000000.0,
+        "gemma3.attention.sliding_window": window,
+    }
+
+
+def _decoder_metadata(
+    architecture: str, name: str, shape: DecoderShape, vocabulary: TinyVocabulary
+) -> dict[str, object]:
+    values = {
+        "context_length": shape.context_length,
+        "embedding_length": shape.width,
+        "block_count": shape.layers,
+        "feed_forward_length": shape.hidden,
+        "attention.head_count": shape.heads,
+        "attention.head_count_kv": shape.kv_heads,
+        "attention.key_length": shape.head_size,
+        "attention.value_length": shape.head_size,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+        "rope.dimension_count": shape.head_size,
+        "vocab_size": len(vocabulary.tokens),
+    }
+    return {
+        "general.architecture": architecture,
+        "general.name": name,
+        "general.file_type": 0,
+        **{f"{architecture}.{key}": value for key, value in values.items()},
+        **vocabulary.metadata(),
+    }
+
+
+SCRIPTED_SHAPE = DecoderShape(width=96, layers=2, heads=6, kv_heads=2, head_size=16, hidden=160)
+RANDOM_SHAPE = DecoderShape(width=64, layers=2, heads=4, kv_heads=2, head_size=16, hidden=128)
+GEMMA3_SHAPE = DecoderShape(width=64, layers=7, heads=4, kv_heads=1, head_size=32, hidden=96)
+GEMMA3_WINDOW = 8
+
+
+def scripted_model() -> tuple[dict[str, object], Tensors]:
+    """Return metadata and tensors of the scripted decoder.
+
+    Embeddings are random and nearly orthogonal, attention and feed-forward are small but real, and the output matrix
+    sends each token to its successor in the sentence, by a margin of about 10 over every other token. `é` is two byte
+    tokens.
+    """
+    vocabulary = scripted_vocabulary(
+        [piece for piece in _PIECES if piece != "é"] + ["user", "assistant", "system", " What", " Where", "What"]
+    )
+    count, shape = len(vocabulary.tokens), SCRIPTED_SHAPE
+    chain = [ord("\n")]  # ids 0..255 are the bytes
+    for piece in _PIECES:
+        chain += piece.encode("utf-8") if piece == "é" else [_piece_id(vocabulary, piece)]
+    chain.append(vocabulary.id("<|im_end|>"))
+    rng = np.random.default_rng(7)
+    embedding = rng.standard_normal((count, shape.width))
+    embedding *= np.sqrt(shape.width) / np.linalg.norm(embedding, axis=1, keepdims=True)
+    output = 0.02 * rng.standard_normal((count, shape.width))
+    for token, successor in pairwise(chain):
+        output[successor] += embedding[token] * (12 / shape.width)
+    tensors: dict[str, Floats] = {
+        "token_embd.weight": embedding.astype(np.float32),
+        "output_norm.weight": np.ones(shape.width, np.float32),
+        "output.weight": output.astype(np.float32),
+    }
+    for layer in range(shape.layers):
+        tensors |= _block(rng, shape, f"blk.{layer}.", attention_scale=2.0, residual_scale=0.25, norm_noise=0.0)
+    return llama_metadata("tiny-scripted-llama", shape, vocabulary), tensors
+
+
+def _piece_id(vocabulary: TinyVocabulary, piece: str) -> int:
+    return vocabulary.id(piece.replace(" ", "Ġ"))
+
+
+def random_model() -> tuple[dict[str, object], Tensors]:
+    """Return metadata and tensors of the random decoder.
+
+    Its greedy output is long and varied: the rows of the three control tokens in the output matrix are zero, so they
+    have the logit 0 and never win.
+    """
+    vocabulary, shape = byte_level_vocabulary(), RANDOM_SHAPE
+    count = len(vocabulary.tokens)
+    rng = np.random.default_rng(20240607)
+    output = _normal(rng, count, shape.width, scale=0.35 * np.sqrt(shape.width))
+    output[count - 3 :] = 0
+    tensors = {
+        "token_embd.weight": _normal(rng, count, shape.width, scale=np.sqrt(shape.width)),
+        "output_norm.weight": _norm_weight(rng, shape.width, 0.1),
+        "output.weight": output,
+    }
+    for layer in range(shape.layers):
+        tensors |= _block(rng, shape, f"blk.{layer}.", attention_scale=2.0, residual_scale=1.0, norm_noise=0.1)
+    return llama_metadata("tiny-random-llama", shape, vocabulary), tensors
+
+
+def gemma3_model() -> tuple[dict[str, object], Tensors]:
+    """Return metadata and tensors of a random gemma3-type decoder: tied embedding, six local layers and a global
+    one."""
+    vocabulary, shape = sentencepiece_vocabulary(add_space_prefix=False), GEMMA3_SHAPE
+    rng = np.random.default_rng(3)
+    tensors = {
+        "token_embd.weight": _normal(rng, len(vocabulary.tokens), shape.width, scale=1.0),
+        "output_norm.weight": _norm_weight(rng, shape.width, 0.1),
+    }
+    for layer in range(shape.layers):
+        name = f"blk.{layer}."
+        tensors |= _block(rng, shape, name, attention_scale=1.0, residual_scale=1.0, norm_noise=0.1)
+        for norm in ("attn_q_norm", "attn_k_norm"):
+            tensors[f"{name}{norm}.weight"] = _norm_weight(rng, shape.head_size, 0.1)
+        for norm in ("post_attention_norm", "post_ffw_norm"):
+            tensors[f"{name}{norm}.weight"] = _norm_weight(rng, shape.width, 0.1)
+    return gemma3_metadata("tiny-random-gemma3", shape, vocabulary, GEMMA3_WINDOW), tensors
+
+
+def _normal(rng: np.random.Generator, rows: int, columns: int, scale: float = 1.0) -> Floats:
+    """Normal weights that keep the size of a normalised input, times `scale`."""
+    weights: Floats = (rng.standard_normal((rows, columns)) * (scale / np.sqrt(columns))).astype(np.float32)
+    return weights
+
+
+def _norm_weight(rng: np.random.Generator, width: int, noise: float) -> Floats:
+    return (1 + noise * rng.standard_normal(width)).astype(np.float32)
+
+
+def _block(
+    rng: np.random.Generator,
+    shape: DecoderShape,
+    name: str,
+    *,
+    attention_scale: float,
+    residual_scale: float,
+    norm_noise: float,
+) -> dict[str, Floats]:
+    """Return the weights of one decoder block that llama and gemma3 share."""
+    query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+    return {
+        f"{name}attn_norm.weight": _norm_weight(rng, shape.width, norm_noise),
+        f"{name}ffn_norm.weight": _norm_weight(rng, shape.width, norm_noise),
+        f"{name}attn_q.weight": _normal(rng, query, shape.width, attention_scale),
+        f"{name}attn_k.weight": _normal(rng, key, shape.width, attention_scale),
+        f"{name}attn_v.weight": _normal(rng, key, shape.width),
+        f"{name}attn_output.weight": _normal(rng, shape.width, query, residual_scale),
+        f"{name}ffn_gate.weight": _normal(rng, shape.hidden, shape.width),
+        f"{name}ffn_up.weight": _normal(rng, shape.hidden, shape.width),
+        f"{name}ffn_down.weight": _normal(rng, shape.width, shape.hidden, residual_scale),
+    }
+
+
+def vocabulary_metadata(vocabulary: TinyVocabulary) -> dict[str, object]:
+    """Return the metadata of a file that has a vocabulary and no tensors: enough for tokenization, not for running."""
+    return {"general.architecture": "llama", "general.name": "vocabulary", **vocabulary.metadata()}
+
+
+def write_shards(
+    folder: str | os.PathLike[str], stem: str, metadata: Mapping[str, object], tensors: Tensors, count: int = 2
+) -> tuple[Path, ...]:
+    """Write a model as `count` files, `stem-00001-of-000NN.gguf` and so on; all metadata is in the first."""
+    names = list(tensors)
+    size = -(-len(names) // count)
+    paths: list[Path] = []
+    for number in range(count):
+        split = {
+            "split.no": np.uint16(number),
+            "split.count": np.uint16(count),
+            "split.tensors.count": np.int32(len(names)),
+        }
+        part = {name: tensors[name] for name in names[number * size : (number + 1) * size]}
+        path = Path(folder) / f"{stem}-{number + 1:05}-of-{count:05}.gguf"
+        paths.append(write_gguf(path, {**(metadata if number == 0 else {}), **split}, part))
+    return tuple(paths)

@@ -1,0 +1,116 @@
+"""Models that tests and examples build for themselves: a name, and the function that builds it in a folder.
+
+Nothing is downloaded and no weights are kept in the repository. A file that is already in the folder is taken as it
+is, so a session-scoped folder builds each model once. Not here: real models (`README.md`), ONNX graphs that are not
+decoders (`onnx_models.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import gguf_models
+from .gguf_models import SENTENCE, Tensors, vocabulary_metadata, write_gguf, write_shards
+from .vocabularies import byte_level_vocabulary, sentencepiece_vocabulary
+
+__all__ = [
+    "RECIPES",
+    "SENTENCE",
+    "build",
+    "gemma3_gguf",
+    "random_gguf",
+    "random_onnx",
+    "scripted_gguf",
+    "scripted_onnx",
+    "sharded_gguf",
+    "vocabulary_gguf",
+]
+
+Folder = str | os.PathLike[str]
+Model = tuple[dict[str, object], Tensors]
+
+
+def scripted_gguf(folder: Folder) -> Path:
+    """Build `scripted.gguf` (0.8 MB): says `SENTENCE` and ends its turn after any prompt that ends in a line feed."""
+    return _decoder(folder, "scripted.gguf", gguf_models.scripted_model)
+
+
+def random_gguf(folder: Folder) -> Path:
+    """Build `random.gguf` (0.5 MB): random weights, long greedy output that depends on the prompt."""
+    return _decoder(folder, "random.gguf", gguf_models.random_model)
+
+
+def gemma3_gguf(folder: Folder) -> Path:
+    """Build `gemma3.gguf` (0.7 MB): random weights, SentencePiece-type vocabulary, sliding window of 8 tokens."""
+    return _decoder(folder, "gemma3.gguf", gguf_models.gemma3_model)
+
+
+def sharded_gguf(folder: Folder) -> Path:
+    """Build the scripted model as two shards and return the first; the second lies beside it."""
+    path = Path(folder) / "scripted-00001-of-00002.gguf"
+    if not path.exists():
+        write_shards(folder, "scripted", *gguf_models.scripted_model())
+    return path
+
+
+def vocabulary_gguf(folder: Folder, kind: str = "bpe") -> Path:
+    """Build a GGUF with a vocabulary only. `kind`: `"bpe"`, `"spm"` (adds a space in front) or `"spm-no-prefix"`."""
+    vocabularies = {
+        "bpe": lambda: byte_level_vocabulary(merge_count=120, user_defined=("<think>", "</think>")),
+        "spm": lambda: sentencepiece_vocabulary(add_space_prefix=True),
+        "spm-no-prefix": lambda: sentencepiece_vocabulary(add_space_prefix=False),
+    }
+    return _decoder(folder, f"vocabulary-{kind}.gguf", lambda: (vocabulary_metadata(vocabularies[kind]()), {}))
+
+
+def scripted_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **options: Any) -> Path:
+    """Build the scripted model as an ONNX model folder; options are those of `genai.convert.convert_gguf`."""
+    return _converted(scripted_gguf(folder), operators, weights, options)
+
+
+def random_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **options: Any) -> Path:
+    """Build the random model as an ONNX model folder; options are those of `genai.convert.convert_gguf`."""
+    return _converted(random_gguf(folder), operators, weights, options)
+
+
+def gemma3_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **options: Any) -> Path:
+    """Build the gemma3 model as an ONNX model folder; options are those of `genai.convert.convert_gguf`."""
+    return _converted(gemma3_gguf(folder), operators, weights, options)
+
+
+def build(name: str, folder: Folder) -> Path:
+    """Build the model called `name` in `folder`, unless it is there, and return its path."""
+    return RECIPES[name](folder)
+
+
+RECIPES: dict[str, Callable[[Folder], Path]] = {
+    "scripted-gguf": scripted_gguf,
+    "random-gguf": random_gguf,
+    "gemma3-gguf": gemma3_gguf,
+    "sharded-gguf": sharded_gguf,
+    "vocabulary-gguf": vocabulary_gguf,
+    "scripted-onnx": scripted_onnx,
+    "random-onnx": random_onnx,
+    "gemma3-onnx": gemma3_onnx,
+}
+
+
+def _decoder(folder: Folder, name: str, model: Callable[[], Model]) -> Path:
+    path = Path(folder) / name
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_gguf(path, *model())
+    return path
+
+
+def _converted(source: Path, operators: str, weights: str, options: dict[str, Any]) -> Path:
+    from genai.convert import convert_gguf  # only these recipes need the converter and `onnx`
+
+    suffix = "".join(f"-{name}={value}" for name, value in sorted(options.items()))
+    target = source.with_name(f"{source.stem}-{operators}-{weights}{suffix}")
+    if not target.exists():
+        convert_gguf(source, target, operators=operators, weights=weights, **options)  # type: ignore[arg-type]
+    return target

@@ -1,0 +1,319 @@
+"""A scriptable engine behind the border of `winml_lite/native/backend.py`.
+
+`FakeBackend()` evaluates ONNX graphs with the reference evaluator of the `onnx` package. `FakeBackend(logits=...)` is a
+token model: it keeps the ids it has consumed, and each run asks `logits(ids)` for the next row. `Script` makes runs
+block or fail, and counts calls.
+
+    with replaced_backend("ort", FakeBackend(script := Script(fail_at={2: WinMLError(E_FAIL)}))): ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from winml_lite.errors import (
+    CANCELLED,
+    E_BOUNDS,
+    E_FAIL,
+    E_INVALIDARG,
+    MODULE_NOT_FOUND,
+    NOT_FOUND,
+    NOT_SUPPORTED,
+    WinMLError,
+)
+from winml_lite.files.artifact import Artifact, GgufArtifact, OnnxArtifact, Port
+from winml_lite.native.backend import Placement, StageOptions
+from winml_lite.storage import Storage, check_descriptor
+from winml_lite.values import FREE_DIMENSION, NUMPY_NAMES, Descriptor, EngineInfo, ExecutionTargetKind, TensorDataType
+
+Array = npt.NDArray[Any]
+Logits = Callable[[Sequence[int]], npt.ArrayLike]
+
+_FROM_NAME = {name: data_type for data_type, name in NUMPY_NAMES.items()}
+
+
+class Block:
+    """Makes one run wait: `entered` is set when it has begun, it goes on when `release` is set."""
+
+    def __init__(self) -> None:
+        from threading import Event
+
+        self.entered = Event()
+        self.release = Event()
+
+
+@dataclass
+class Script:
+    """What shall happen in which run (numbered from 1, over all executors of the backend), and what has happened."""
+
+    fail_at: dict[int, BaseException] = field(default_factory=dict)
+    block_at: dict[int, Block] = field(default_factory=dict)
+    fail_build: WinMLError | None = None
+    builds: int = 0
+    runs: int = 0
+    commits: int = 0
+    discards: int = 0
+    resets: int = 0
+    binds: int = 0
+    placements: list[Placement] = field(default_factory=list)
+    options: list[StageOptions] = field(default_factory=list)
+
+
+class FakeBackend:
+    """Implements `Backend`. One instance may stand in for both engines."""
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        logits: Logits | None = None,
+        vocabulary_size: int = 0,
+        declared_capacity: int = 64,
+        gpu: bool = False,
+        problem: str | None = None,
+    ) -> None:
+        self.script = script or Script()
+        self.logits = logits
+        self.vocabulary_size = vocabulary_size
+        self.declared_capacity = declared_capacity
+        self.gpu = gpu
+        self.problem = problem
+        self.executors: list[FakeExecutor] = []
+
+    def build_stage(self, artifact: Artifact, placement: Placement, options: StageOptions) -> FakeExecutor:
+        script = self.script
+        script.builds += 1
+        script.placements.append(placement)
+        script.options.append(options)
+        if self.problem is not None:
+            raise WinMLError(MODULE_NOT_FOUND, "loading the fake engine", self.problem)
+        if script.fail_build is not None:
+            raise script.fail_build
+        kind = self._resolve(artifact, placement)
+        executor: FakeExecutor
+        if self.logits is not None or isinstance(artifact, GgufArtifact):
+            executor = TokenExecutor(self, kind, options)
+        else:
+            executor = GraphExecutor(script, artifact, kind, options)
+        self.executors.append(executor)
+        return executor
+
+    def _resolve(self, artifact: Artifact, placement: Placement) -> ExecutionTargetKind:
+        is_llama = isinstance(artifact, GgufArtifact)
+        if placement.kind is None:
+            return ExecutionTargetKind.GPU if self.gpu else ExecutionTargetKind.CPU
+        if placement.provider not in (None, "CPUExecutionProvider"):
+            raise WinMLError(NOT_FOUND, "", f"no provider {placement.provider}; there is CPUExecutionProvider")
+        if placement.kind is ExecutionTargetKind.NPU or (placement.kind is ExecutionTargetKind.GPU and not self.gpu):
+            raise WinMLError(
+                NOT_SUPPORTED if is_llama else NOT_FOUND, "", f"no {placement.kind.name} in the fake engine"
+            )
+        return placement.kind
+
+    def describe(self) -> EngineInfo:
+        version = None if self.problem else "1.0"
+        return EngineInfo("fake", (".onnx", ".ort", ".gguf"), version, None, self.problem)
+
+
+class FakeExecutor:
+    """Bindings, publication, counting, blocking and failing; `compute` is for the two kinds of model below."""
+
+    inputs: tuple[Descriptor, ...]
+    outputs: tuple[Descriptor, ...]
+    sequence: FakeSequence | None = None
+
+    def __init__(self, script: Script, kind: ExecutionTargetKind, debug_name: str) -> None:
+        self.script = script
+        self.target_kind = kind
+        self.debug_name = debug_name
+        self.bound: dict[int, Storage] = {}
+        self.places: dict[int, Storage | None] = {}
+        self.results: dict[int, Storage] = {}
+        self._block: Block | None = None
+        self._aborted = False
+
+    def bind_input(self, index: int, storage: Storage | None) -> None:
+        self.script.binds += 1
+        if storage is None:
+            self.bound.pop(index, None)
+            return
+        self.check_input(index, storage)
+        self.bound[index] = storage
+
+    def check_input(self, index: int, storage: Storage) -> None:
+        check_descriptor(storage, self.inputs[index], f"{self.debug_name}: input {index}")
+
+    def bind_output(self, index: int, storage: Storage | None, wanted: bool) -> None:
+        if index >= len(self.outputs):
+            raise WinMLError(E_INVALIDARG, "", f"there is no output {index}")
+        if storage is not None:
+            check_descriptor(storage, self.outputs[index], f"{self.debug_name}: output {index}")
+        if wanted:
+            self.places[index] = storage
+        else:
+            self.places.pop(index, None)
+
+    def run(self) -> None:
+        script = self.script
+        missing = [index for index in range(len(self.inputs)) if index not in self.bound]
+        if missing:
+            raise WinMLError(E_INVALIDARG, "", f"{self.debug_name}: input {missing[0]} is not bound")
+        script.runs += 1
+        number = script.runs
+        self._aborted = False
+        block = script.block_at.get(number)
+        if block is not None:
+            self._block = block
+            block.entered.set()
+            assert block.release.wait(30), "nobody released the blocked run"
+            self._block = None
+        if self._aborted:
+            raise WinMLError(CANCELLED, "", "the run was aborted")
+        failure = script.fail_at.get(number)
+        if failure is not None:
+            raise failure
+        self._publish(self.compute([self.bound[index].array() for index in range(len(self.inputs))]))
+
+    def compute(self, inputs: list[Array]) -> list[Array]:
+        raise NotImplementedError
+
+    def _publish(self, arrays: list[Array]) -> None:
+        results: dict[int, Storage] = {}
+        for index, place in self.places.items():
+            array = np.ascontiguousarray(arrays[index]).reshape(np.shape(arrays[index]))
+            if place is None:
+                flat = array.reshape(-1).view(np.uint8).copy()
+                results[index] = Storage(flat, _FROM_NAME[array.dtype.name], array.shape)
+                continue
+            if place.shape != array.shape:
+                raise WinMLError(E_INVALIDARG, "", f"output {index} is {array.shape}, the tensor {place.shape}")
+            place.array()[...] = array
+            results[index] = place
+        self.results = results
+
+    def commit(self) -> None:
+        self.script.commits += 1
+
+    def discard(self) -> None:
+        self.script.discards += 1
+
+    def output(self, index: int) -> Storage:
+        return self.results[index]
+
+    def abort(self) -> None:
+        self._aborted = True
+        if self._block is not None:
+            self._block.release.set()
+
+
+class GraphExecutor(FakeExecutor):
+    """Evaluates an ONNX graph."""
+
+    def __init__(
+        self, script: Script, artifact: OnnxArtifact, kind: ExecutionTargetKind, options: StageOptions
+    ) -> None:
+        super().__init__(script, kind, options.debug_name)
+        from onnx.reference import ReferenceEvaluator
+
+        overrides = dict(options.dimension_overrides)
+        self.inputs = tuple(_overridden(port, overrides).descriptor for port in artifact.inputs)
+        self.outputs = tuple(_overridden(port, overrides).descriptor for port in artifact.outputs)
+        self._names = [port.name for port in artifact.inputs]
+        source: Any = artifact.data if artifact.data is not None else artifact.path
+        try:
+            self._evaluator = ReferenceEvaluator(source)
+        except Exception as error:
+            raise WinMLError(E_FAIL, "", str(error)) from error
+
+    def compute(self, inputs: list[Array]) -> list[Array]:
+        results: list[Array] = self._evaluator.run(None, dict(zip(self._names, inputs, strict=True)))
+        return results
+
+
+def _overridden(port: Port, overrides: dict[str, int]) -> Port:
+    dimensions = tuple(overrides.get(d, d) if isinstance(d, str) else d for d in port.dimensions)
+    return replace(port, dimensions=dimensions)
+
+
+class TokenExecutor(FakeExecutor):
+    """A decoder: input 0 takes ids, output 0 gives one row of logits, the state is the list of consumed ids."""
+
+    def __init__(self, backend: FakeBackend, kind: ExecutionTargetKind, options: StageOptions) -> None:
+        super().__init__(backend.script, kind, options.debug_name)
+        self._backend = backend
+        self.inputs = ((TensorDataType.INT32, (1, FREE_DIMENSION)),)
+        self.outputs = ((TensorDataType.FLOAT32, (1, backend.vocabulary_size)),)
+        declared = backend.declared_capacity
+        self.sequence = FakeSequence(backend.script, declared, options.capacity_hint or declared)
+        self._pending: list[int] = []
+
+    def check_input(self, index: int, storage: Storage) -> None:
+        shape = storage.shape
+        is_row = len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)
+        if storage.data_type not in (TensorDataType.INT32, TensorDataType.INT64) or not is_row:
+            raise WinMLError(E_INVALIDARG, "", f"input 0 takes ids of shape (n,) or (1, n), not {storage.descriptor}")
+
+    def compute(self, inputs: list[Array]) -> list[Array]:
+        sequence = self.sequence
+        assert sequence is not None
+        ids: list[int] = inputs[0].reshape(-1).tolist()
+        if not ids or not all(0 <= token < self._backend.vocabulary_size for token in ids):
+            raise WinMLError(E_INVALIDARG, "", f"there is no token {ids}")
+        if len(sequence.ids) + len(ids) > sequence.capacity:
+            raise WinMLError(E_BOUNDS, "", f"the capacity is {sequence.capacity}")
+        assert self._backend.logits is not None
+        row = np.asarray(self._backend.logits([*sequence.ids, *ids]), np.float32)
+        sequence.pending = ids
+        return [row.reshape(1, -1)]
+
+    def commit(self) -> None:
+        super().commit()
+        assert self.sequence is not None
+        self.sequence.commit()
+
+    def discard(self) -> None:
+        super().discard()
+        assert self.sequence is not None
+        self.sequence.pending = []
+
+
+class FakeSequence:
+    """The ids that a token model has consumed."""
+
+    def __init__(self, script: Script, declared: int, capacity: int) -> None:
+        self._script = script
+        self.declared_capacity: int | None = declared
+        self.capacity = capacity
+        self.ids: list[int] = []
+        self.pending: list[int] = []
+        self._has_run = False
+
+    @property
+    def position(self) -> int:
+        return len(self.ids)
+
+    def commit(self) -> None:
+        self._has_run = True
+        self.ids += self.pending
+        self.pending = []
+
+    def rewind(self, position: int) -> None:
+        if position > len(self.ids):
+            raise WinMLError(E_INVALIDARG, "", f"position {position} is beyond {len(self.ids)}")
+        del self.ids[position:]
+
+    def set_capacity(self, capacity: int) -> None:
+        if capacity == self.capacity:
+            return
+        self.capacity = capacity
+        if self._has_run:
+            self.ids.clear()
+
+    def reset(self) -> None:
+        self._script.resets += 1
+        self.ids.clear()

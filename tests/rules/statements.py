@@ -1,0 +1,57 @@
+"""Which numbered statements of the behaviour have a test: `python tests/rules/statements.py [--missing]`.
+
+A test names the statement it takes: `test_r57_...` for the object model, `test_t12_...` for tensors, `test_g23_...` for
+text generation, `test_s_tok_01_...` for a case. This script reads the names; it runs nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+STATEMENTS = {"r": ("object model", 150), "t": ("tensors", 88), "g": ("text generation", 132)}
+_NUMBERED = re.compile(r"^\s*(?:async )?def test((?:_[rtg]\d+)+)_", re.MULTILINE)
+_CASE = re.compile(r"^\s*(?:async )?def test_s_([a-z]+)_(\d+)_", re.MULTILINE)
+
+
+def covered() -> dict[str, set[int]]:
+    """Statement numbers with a test, by letter."""
+    found: dict[str, set[int]] = {letter: set() for letter in STATEMENTS}
+    for path in TESTS.rglob("test_*.py"):
+        for names in _NUMBERED.findall(path.read_text(encoding="utf-8")):
+            for name in names.strip("_").split("_"):
+                found[name[0]].add(int(name[1:]))
+    return found
+
+
+def cases() -> set[str]:
+    """Case ids with a test, such as `tok_01`."""
+    texts = (path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py"))
+    return {f"{group}_{number}" for text in texts for group, number in _CASE.findall(text)}
+
+
+def missing() -> dict[str, list[int]]:
+    """Statement numbers without a test, by letter."""
+    found = covered()
+    return {
+        letter: [n for n in range(1, count + 1) if n not in found[letter]] for letter, (_, count) in STATEMENTS.items()
+    }
+
+
+def main() -> None:
+    """Print the counts, and with `--missing` the numbers."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--missing", action="store_true", help="list the statements without a test")
+    show = parser.parse_args().missing
+    for letter, numbers in missing().items():
+        name, count = STATEMENTS[letter]
+        print(f"{letter}  {name:<16} {count - len(numbers):>3} of {count} statements have a test")
+        if show and numbers:
+            print("   without: " + " ".join(f"{letter}{number}" for number in numbers))
+    print(f"s  {'cases':<16} {len(cases()):>3} cases have a test")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""`PipelineBuilder` (runtime 6): the rules of the graph, and `build`."""
+
+from __future__ import annotations
+
+from .checks import index_value, text_value
+from .errors import (
+    E_INVALIDARG,
+    E_NOT_VALID_STATE,
+    FILE_NOT_FOUND,
+    MODULE_NOT_FOUND,
+    NOT_SUPPORTED,
+    WinMLError,
+    recast,
+)
+from .gate import Gate
+from .handles import Closeable
+from .model import Model
+from .native.backend import Placement, StageExecutor, backend
+from .pipeline import Edge, Pipeline, PipelineCore
+from .sequence import check_state_options
+from .stage import Stage
+from .stage_core import StageCore
+from .target import ExecutionTarget, RuntimeCore, target_core
+from .values import FREE_DIMENSION, Descriptor, ExecutionTargetKind, TensorDataType
+
+_BUILD = "IWinMLPipelineBuilder.Build"
+
+
+class BuilderCore:
+    """Stages in the order they were added, and edges between them."""
+
+    __slots__ = ("edges", "feedback", "is_consumed", "runtime", "stages")
+
+    def __init__(self, runtime: RuntimeCore) -> None:
+        self.runtime = runtime
+        self.stages: list[StageCore] = []
+        self.edges: list[Edge] = []
+        self.feedback: list[Edge] = []
+        self.is_consumed = False
+
+    def check_unconsumed(self, context: str) -> None:
+        """Raise 0x8007139F after a successful `build`."""
+        if self.is_consumed:
+            raise WinMLError(E_NOT_VALID_STATE, context, "this builder has built its pipeline; make a new one")
+
+    def edge(self, source: Stage, output: int, target: Stage, input_index: int, context: str) -> Edge:
+        """Check the ends of a new edge."""
+        edge = Edge(self._member(source, context), output, self._member(target, context), input_index)
+        edge.source.check_index("outputs", output, context)
+        edge.target.check_index("inputs", input_index, context)
+        if input_index in edge.target.fed_inputs or input_index in edge.target.seed_inputs:
+            raise WinMLError(E_INVALIDARG, context, f"input {input_index} of {edge.target.debug_name} has a producer")
+        return edge
+
+    def _member(self, stage: Stage, context: str) -> StageCore:
+        if not isinstance(stage, Stage):
+            raise TypeError(f"a connection joins stages, not {type(stage).__name__}")
+        core = stage._core
+        if not any(core is member for member in self.stages):
+            raise WinMLError(E_INVALIDARG, context, f"{core.debug_name} is a stage of another builder")
+        return core
+
+
+class PipelineBuilder(Closeable[BuilderCore]):
+    """Collects stages and connections; `build` makes the pipeline, once.
+
+    After a failed `build` it can be used again.
+    """
+
+    __slots__ = ()
+
+    def add_model_stage(self, model: Model, target: ExecutionTarget | None = None, name: str = "stage") -> Stage:
+        """Add a stage that runs `model` on `target` (None: placed automatically).
+
+        Objects of another Runtime are 0x80070057.
+        """
+        core = self._core
+        context = "IWinMLPipelineBuilder.AddModelStage"
+        if not isinstance(model, Model):
+            raise TypeError(f"model must be a Model, not {type(model).__name__}")
+        loaded, place = model._core, target_core(target)
+        text_value(name, "name")
+        core.check_unconsumed(context)
+        if loaded.runtime is not core.runtime or (place is not None and place.runtime is not core.runtime):
+            raise WinMLError(E_INVALIDARG, context, "the model or the target belongs to another Runtime")
+        stage = StageCore(loaded, place, name)
+        core.stages.append(stage)
+        return Stage(stage)
+
+    def connect(self, source: Stage, out_index: int, target: Stage, in_index: int) -> None:
+        """Feed an input of `target` with an output of `source`, in the same iteration. An input has one producer."""
+        core = self._core
+        output, input_index = index_value(out_index, "out_index"), index_value(in_index, "in_index")
+        context = "IWinMLPipelineBuilder.Connect"
+        core.check_unconsumed(context)
+        edge = core.edge(source, output, target, input_index, context)
+        core.edges.append(edge)
+        edge.target.fed_inputs.add(input_index)
+        edge.source.internal_outputs.add(output)
+
+    def connect_next_iteration(self, source: Stage, out_index: int, target: Stage, in_index: int) -> None:
+        """Feed an input of `target` with an output of `source`, one iteration later.
+
+        What is bound to the input seeds the first iteration.
+        """
+        core = self._core
+        output, input_index = index_value(out_index, "out_index"), index_value(in_index, "in_index")
+        context = "IWinMLPipelineBuilder.ConnectNextIteration"
+        core.check_unconsumed(context)
+        edge = core.edge(source, output, target, input_index, context)
+        core.feedback.append(edge)
+        edge.target.seed_inputs.add(input_index)
+        edge.source.internal_outputs.add(output)
+
+    def build(self) -> Pipeline:
+        """Make the sessions and contexts, check that everything fits, and return the pipeline.
+
+        Nothing falls back to another target. Failures carry the engine's text in `native_message`.
+        """
+        core = self._core
+        core.check_unconsumed(_BUILD)
+        try:
+            pipeline = _build(core)
+        except WinMLError as error:
+            raise _explained(recast(error, _BUILD), core.stages) from error.__cause__
+        core.is_consumed = True
+        return Pipeline(pipeline)
+
+
+def _build(core: BuilderCore) -> PipelineCore:
+    if not core.stages:
+        raise WinMLError(E_INVALIDARG, _BUILD, "there is no stage; use add_model_stage first")
+    order = run_order(core.stages, core.edges)
+    for stage in order:
+        _check_stage(stage)
+    executors = {stage: _make_executor(stage) for stage in core.stages}
+    for edge in core.edges + core.feedback:
+        _check_edge(edge, executors[edge.source], executors[edge.target])
+    for stage, executor in executors.items():
+        _bind_recorded(stage, executor)
+    gate = Gate()
+    for stage, executor in executors.items():
+        stage.adopt(executor, gate)
+    return PipelineCore(order, core.edges, core.feedback, gate)
+
+
+def run_order(stages: list[StageCore], edges: list[Edge]) -> list[StageCore]:
+    """Return the stages so that each follows those that feed it; otherwise in the order they were added."""
+    order: list[StageCore] = []
+    waiting = list(stages)
+    while waiting:
+        ready = next(
+            (s for s in waiting if not any(edge.target is s and edge.source in waiting for edge in edges)), None
+        )
+        if ready is None:
+            names = ", ".join(stage.debug_name for stage in waiting)
+            raise WinMLError(E_INVALIDARG, _BUILD, f"the connections go in a circle: {names}")
+        waiting.remove(ready)
+        order.append(ready)
+    return order
+
+
+def _check_stage(stage: StageCore) -> None:
+    """Refuse options that the engine of the stage cannot have."""
+    check_state_options(stage)
+    for index in stage.inputs.keys() & stage.fed_inputs:
+        raise WinMLError(E_INVALIDARG, _BUILD, f"{stage.debug_name}: input {index} is bound and fed by a connection")
+    provider = stage.target.provider if stage.target is not None else None
+    ort = stage.options.ort
+    if not stage.is_onnx:
+        if ort is not None:
+            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{stage.debug_name}: a .gguf model has no ONNX Runtime options")
+        if provider is not None:
+            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{stage.debug_name}: a .gguf model has no execution provider")
+    elif ort is not None and ort.provider_options and provider is None:
+        raise WinMLError(
+            E_INVALIDARG,
+            _BUILD,
+            f"{stage.debug_name}: provider options need a provider: use create_ort_execution_target",
+        )
+
+
+def _make_executor(stage: StageCore) -> StageExecutor:
+    target = stage.target
+    placement = Placement() if target is None else Placement(target.kind, target.provider)
+    try:
+        return backend(stage.model.engine).build_stage(stage.model.artifact, placement, stage.engine_options())
+    except WinMLError as error:
+        raise recast(error, f"{stage.debug_name}") from error.__cause__
+
+
+def _check_edge(edge: Edge, source: StageExecutor, target: StageExecutor) -> None:
+    """Check indices, element types and fixed extents of an edge between built stages."""
+    if edge.output >= len(source.outputs) or edge.input >= len(target.inputs):
+        raise WinMLError(
+            E_INVALIDARG,
+            _BUILD,
+            f"{edge.source.debug_name} has {len(source.outputs)} outputs and {edge.target.debug_name} "
+            f"{len(target.inputs)} inputs: {edge.output} -> {edge.input} is out of range",
+        )
+    given, wanted = source.outputs[edge.output], target.inputs[edge.input]
+    takes_tokens = edge.target.model.engine == "llama" and edge.input == 0
+    fits = _is_token_row(given) if takes_tokens else _is_compatible(given, wanted)
+    if not fits:
+        raise WinMLError(
+            E_INVALIDARG,
+            _BUILD,
+            f"output {edge.output} of {edge.source.debug_name} is {given}, "
+            f"input {edge.input} of {edge.target.debug_name} is {wanted}",
+        )
+
+
+def _is_compatible(given: Descriptor, wanted: Descriptor) -> bool:
+    return (
+        given[0] is wanted[0]
+        and len(given[1]) == len(wanted[1])
+        and all(a == b or FREE_DIMENSION in (a, b) for a, b in zip(given[1], wanted[1], strict=True))
+    )
+
+
+def _is_token_row(given: Descriptor) -> bool:
+    """llama.cpp takes ids of both integer widths, of shape (n,) or (1, n)."""
+    data_type, shape = given
+    is_row = len(shape) == 1 or (len(shape) == 2 and shape[0] in (1, FREE_DIMENSION))
+    return data_type in (TensorDataType.INT32, TensorDataType.INT64) and is_row
+
+
+def _bind_recorded(stage: StageCore, executor: StageExecutor) -> None:
+    """Give a new executor the bindings and publications that were made before `build`."""
+    for side, indices, count in (
+        ("inputs", stage.inputs, len(executor.inputs)),
+        ("outputs", stage.outputs, len(executor.outputs)),
+    ):
+        if any(index >= count for index in indices):
+            raise WinMLError(
+                E_INVALIDARG, _BUILD, f"{stage.debug_name} has {count} {side}, index {max(indices)} is none"
+            )
+    for index, storage in stage.inputs.items():
+        if index not in stage.seed_inputs:
+            executor.bind_input(index, storage)
+    stage.place_outputs(executor)
+
+
+_HINTED = (FILE_NOT_FOUND, NOT_SUPPORTED, MODULE_NOT_FOUND)
+
+
+def _explained(error: WinMLError, stages: list[StageCore]) -> WinMLError:
+    """Add to a failed `build` of `.gguf` files what is missing on this machine (runtime 6.3)."""
+    gguf = [stage for stage in stages if stage.model.engine == "llama" and stage.model.is_from_file]
+    if not gguf or error.hresult not in _HINTED:
+        return error
+    kinds = {stage.target.kind for stage in gguf if stage.target is not None}
+    problem = backend("llama").describe().problem
+    hint: str | None = None
+    if problem is not None:
+        hint = problem
+    elif error.hresult == NOT_SUPPORTED and ExecutionTargetKind.NPU in kinds:
+        hint = "llama.cpp does not run on an NPU; use a CPU target, or an ONNX form of the model"
+    elif error.hresult == NOT_SUPPORTED and ExecutionTargetKind.GPU in kinds:
+        hint = "a GPU target needs a build of llama.cpp with a GPU backend; install one, or use a CPU target"
+    message = error.native_message or ""
+    if hint is None or hint in message:
+        return error
+    return WinMLError(error.hresult, error.context, f"{message}; {hint}" if message else hint)

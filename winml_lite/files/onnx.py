@@ -1,0 +1,285 @@
+"""Structure of an `.onnx` file, read without a native library and without touching weights (runtime 2.1, 3, 4).
+
+Here: a walker over the protobuf messages that collects graph ports, external data locations, metadata and the
+state pairs that may share a buffer. Weights are stepped over, so a file of gigabytes takes milliseconds.
+Not here: operator semantics and tensor contents; whether a model runs is found out by `build`.
+
+Field numbers are those of the public `onnx.proto`. As protobuf asks, the last occurrence of a scalar wins, repeated
+occurrences of a message merge, unknown fields and known fields of another wire type are skipped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ..errors import FILE_CORRUPT, WinMLError
+from ..values import FROM_ONNX_TYPE, TensorDataType
+from .artifact import Dimension, OnnxArtifact, Port, model_metadata
+from .mapped import Data, open_mapped
+from .protobuf import BYTES, VARINT, Span, fields, payloads, text
+from .sharing import cache_pairs, shareable
+from .signatures import HEAD_SIZE, foreign_content
+
+_DEEPEST_SUBGRAPH = 32  # protobuf itself stops at 100 nested messages, a subgraph takes three
+_LARGEST_IR_VERSION = 0xFFFF  # far above any real one; ONNX Runtime names its maximum at build
+_EXTERNAL = 1
+
+
+def read_onnx(path: str, resources: Mapping[str, memoryview] | None = None) -> OnnxArtifact:
+    """Read the structure of the `.onnx` file at `path`.
+
+    `resources` maps external data locations to bytes, for locations without a file beside the model.
+    Raises `WinMLError` with the path in its text: 0x80070570 for anything that is not a complete ONNX model,
+    0x80070002 or 0x80070005 when the file cannot be opened.
+    """
+    path = os.path.abspath(path)
+    with open_mapped(path) as data:
+        model = _parse(data, path, "IWinMLRuntime.LoadModelFromFile")
+    return model.artifact(path=path, data=None, resources=resources)
+
+
+def read_onnx_bytes(data: bytes, resources: Mapping[str, memoryview] | None = None) -> OnnxArtifact:
+    """Read the structure of an ONNX model in memory; the artifact keeps `data`. Malformed content is 0x80070570."""
+    model = _parse(data, "the model buffer", "IWinMLRuntime.LoadModelFromBuffer")
+    return model.artifact(path=None, data=data, resources=resources)
+
+
+def _parse(data: Data, place: str, context: str) -> _Model:
+    try:
+        model = _Model()
+        model.read(data)
+        model.check()
+        return model
+    except ValueError as error:
+        found = foreign_content(data[:HEAD_SIZE])
+        why = f"this is {found}" if found else str(error)
+        raise WinMLError(FILE_CORRUPT, context, f"{place}: not an ONNX model, {why}") from None
+
+
+@dataclass(slots=True)
+class _Value:
+    """ValueInfoProto: a graph input or output."""
+
+    name: str = ""
+    kind: int = 0
+    """Field number of the last set member of TypeProto's `value`; 1 is a tensor."""
+    element_type: int = 0
+    dimensions: list[Dimension] | None = None
+
+    def read(self, data: Data, span: Span) -> None:
+        for number, part in payloads(data, span):
+            if number == 1:
+                self.name = text(data, part)
+            elif number == 2:
+                self._read_type(data, part)
+
+    def _read_type(self, data: Data, span: Span) -> None:
+        for number, part in payloads(data, span):
+            if number == 6:  # denotation: the only member of TypeProto beside its value
+                continue
+            if number != self.kind:
+                self.kind, self.element_type, self.dimensions = number, 0, None
+            if number == 1:
+                self._read_tensor(data, part)
+
+    def _read_tensor(self, data: Data, span: Span) -> None:
+        for number, wire, start, end in fields(data, span):
+            if number == 1 and wire == VARINT:
+                self.element_type = start
+            elif number == 2 and wire == BYTES:
+                if self.dimensions is None:
+                    self.dimensions = []
+                self.dimensions += [_dimension(data, part) for tag, part in payloads(data, (start, end)) if tag == 1]
+
+    def port(self) -> Port:
+        data_type = FROM_ONNX_TYPE.get(self.element_type, TensorDataType.UNDEFINED)
+        if self.kind != 1 or data_type is TensorDataType.UNDEFINED:
+            return Port(self.name, TensorDataType.UNDEFINED, (), rank_known=False)
+        return Port(self.name, data_type, tuple(self.dimensions or ()), self.dimensions is not None)
+
+
+def _dimension(data: Data, span: Span) -> Dimension:
+    found: Dimension = None
+    for number, wire, start, end in fields(data, span):
+        if number == 1 and wire == VARINT:
+            found = start if start < 1 << 63 else None  # exporters write -1 for a free extent
+        elif number == 2 and wire == BYTES:
+            found = text(data, (start, end)) or None
+    return found
+
+
+@dataclass(slots=True)
+class _Graph:
+    """GraphProto, with what its subgraphs need from outside."""
+
+    inputs: list[_Value] = field(default_factory=list)
+    outputs: list[_Value] = field(default_factory=list)
+    initializers: set[bytes] = field(default_factory=set)
+    external_sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes needed at each external location."""
+    uses: Counter[bytes] = field(default_factory=Counter)
+    """How often each value is read by a node, subgraphs included."""
+    caches: list[tuple[bytes, bytes]] = field(default_factory=list)
+    """(past, present) names of GroupQueryAttention nodes of the main graph."""
+
+    def read(self, data: Data, span: Span, depth: int = 0) -> None:
+        if depth > _DEEPEST_SUBGRAPH:
+            raise ValueError(f"subgraphs are nested deeper than {_DEEPEST_SUBGRAPH}")
+        for number, part in payloads(data, span):
+            if number == 1:
+                self._read_node(data, part, depth)
+            elif number == 5:
+                self._read_tensor(data, part)
+            elif number == 15:
+                self._read_sparse_tensor(data, part)
+            elif number in (11, 12) and depth == 0:
+                value = _Value()
+                value.read(data, part)
+                (self.inputs if number == 11 else self.outputs).append(value)
+
+    def _read_node(self, data: Data, span: Span, depth: int) -> None:
+        inputs: list[bytes] = []
+        outputs: list[bytes] = []
+        operator = domain = b""
+        for number, (start, end) in payloads(data, span):
+            if number == 1:
+                inputs.append(data[start:end])
+            elif number == 2:
+                outputs.append(data[start:end])
+            elif number == 4:
+                operator = data[start:end]
+            elif number == 5:
+                self._read_attribute(data, (start, end), depth)
+            elif number == 7:
+                domain = data[start:end]
+        self.uses.update(inputs)
+        if depth == 0:
+            self.caches += cache_pairs(domain, operator, inputs, outputs)
+
+    def _read_attribute(self, data: Data, span: Span, depth: int) -> None:
+        for number, part in payloads(data, span):
+            if number in (5, 10):
+                self._read_tensor(data, part, is_initializer=False)
+            elif number in (22, 23):
+                self._read_sparse_tensor(data, part, is_initializer=False)
+            elif number in (6, 11):
+                self.read(data, part, depth + 1)
+
+    def _read_tensor(self, data: Data, span: Span, is_initializer: bool = True) -> None:
+        name = b""
+        external = False
+        entries: dict[str, str] = {}
+        for number, wire, start, end in fields(data, span):
+            if number == 8 and wire == BYTES:
+                name = data[start:end]
+            elif number == 13 and wire == BYTES:
+                key, value = _entry(data, (start, end))
+                entries[key] = value
+            elif number == 14 and wire == VARINT:
+                external = start == _EXTERNAL
+        if is_initializer:
+            self.initializers.add(name)
+        if external and "location" in entries:
+            needed = _count(entries, "offset") + _count(entries, "length")
+            location = entries["location"]
+            self.external_sizes[location] = max(needed, self.external_sizes.get(location, 0))
+
+    def _read_sparse_tensor(self, data: Data, span: Span, is_initializer: bool = True) -> None:
+        for number, part in payloads(data, span):
+            if number in (1, 2):  # values, which carry the name, and indices
+                self._read_tensor(data, part, is_initializer)
+
+    def read_function(self, data: Data, span: Span) -> None:
+        """FunctionProto: only its tensors matter here."""
+        for number, part in payloads(data, span):
+            if number == 7:
+                self._read_node(data, part, depth=1)
+
+
+def _count(entries: Mapping[str, str], key: str) -> int:
+    text = entries.get(key, "0")
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"the {key} of external data is {text!r}")
+    return int(text)
+
+
+def _entry(data: Data, span: Span) -> tuple[str, str]:
+    """StringStringEntryProto."""
+    key = value = ""
+    for number, part in payloads(data, span):
+        if number == 1:
+            key = text(data, part)
+        elif number == 2:
+            value = text(data, part)
+    return key, value
+
+
+@dataclass(slots=True)
+class _Model:
+    """ModelProto."""
+
+    ir_version: int = 0
+    producer: str = ""
+    has_graph: bool = False
+    graph: _Graph = field(default_factory=_Graph)
+    opsets: dict[str, int] = field(default_factory=dict)
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def read(self, data: Data) -> None:
+        for number, wire, start, end in fields(data, (0, len(data))):
+            if number == 1 and wire == VARINT:
+                self.ir_version = start
+            elif wire != BYTES:
+                continue
+            elif number == 2:
+                self.producer = text(data, (start, end))
+            elif number == 7:
+                self.has_graph = True
+                self.graph.read(data, (start, end))
+            elif number == 8:
+                self._read_opset(data, (start, end))
+            elif number == 14:
+                key, value = _entry(data, (start, end))
+                self.properties[key] = value
+            elif number == 25:
+                self.graph.read_function(data, (start, end))
+
+    def _read_opset(self, data: Data, span: Span) -> None:
+        domain, version = "", 0
+        for number, wire, start, end in fields(data, span):
+            if number == 1 and wire == BYTES:
+                domain = text(data, (start, end))
+            elif number == 2 and wire == VARINT:
+                version = start
+        self.opsets[domain or "ai.onnx"] = version
+
+    def check(self) -> None:
+        """Refuse what parses by chance: each real model has a version and a graph."""
+        if not 1 <= self.ir_version <= _LARGEST_IR_VERSION:
+            raise ValueError(f"its IR version is {self.ir_version or 'missing'}")
+        if not self.has_graph:
+            raise ValueError("it has no graph")
+
+    def artifact(
+        self, path: str | None, data: bytes | None, resources: Mapping[str, memoryview] | None
+    ) -> OnnxArtifact:
+        graph = self.graph
+        inputs = tuple(value.port() for value in graph.inputs if value.name.encode() not in graph.initializers)
+        outputs = tuple(value.port() for value in graph.outputs)
+        return OnnxArtifact(
+            inputs=inputs,
+            outputs=outputs,
+            format="onnx",
+            path=path,
+            data=data,
+            resources=resources or {},
+            external_locations=tuple(graph.external_sizes),
+            external_sizes=graph.external_sizes,
+            shareable_pairs=shareable(
+                graph.caches, graph.uses, [port.name for port in inputs], [port.name for port in outputs]
+            ),
+            metadata=model_metadata(self.properties, self.producer, self.opsets),
+        )

@@ -1,0 +1,137 @@
+"""Building stages from GGUF artifacts: options, placement, adapters (runtime 9.1, 15.3, 18)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...errors import E_INVALIDARG, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
+from ...files.artifact import Artifact, GgufArtifact
+from ...values import EngineInfo, ExecutionTargetKind
+from ..backend import LlamaOptions, Placement, StageExecutor, StageOptions
+from ..cpus import usable_cpu_count
+from .api import installed_version
+from .context import ContextSettings
+from .executor import LlamaExecutor
+from .library import library
+from .memory import bytes_per_position
+from .model import load_model
+from .sequence import LlamaSequence
+
+_BUILD = "IWinMLPipelineBuilder.Build"
+_DEFAULT_CAPACITY = 4096
+_DEFAULT_BATCH = 512
+_MAX_CAPACITY = 0x7FFFFFFF
+_CACHE_TYPES = {"f32": "GGML_TYPE_F32", "f16": "GGML_TYPE_F16", "q8_0": "GGML_TYPE_Q8_0"}
+_CACHE_BITS = {"f32": 32, "f16": 16, "q8_0": 8.5}  # q8_0: 32 values of 8 bits and a scale of 16
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Where a stage goes."""
+
+    kind: ExecutionTargetKind
+    gpu_layers: int
+    """0 = none, -1 = all."""
+
+
+class LlamaBackend:
+    """Implements `Backend`."""
+
+    def build_stage(self, artifact: Artifact, placement: Placement, options: StageOptions) -> StageExecutor:
+        """Load the model and make its context. Nothing is tried on another device than the placement asks for."""
+        if not isinstance(artifact, GgufArtifact):
+            raise WinMLError(NOT_SUPPORTED, _BUILD, "llama.cpp runs GGUF models only")
+        check_options(options)
+        found = library()
+        settings = options.llama or LlamaOptions()
+        resolved = resolve(placement, settings.gpu_layers, found.has_gpu)
+        try:
+            return _build(artifact, resolved, options, settings)
+        except WinMLError as error:
+            if placement.kind is not None or not resolved.gpu_layers or error.hresult != NOT_ENOUGH_MEMORY:
+                raise
+        # automatic placement: a model that the GPU cannot hold runs on the CPU
+        return _build(artifact, Resolved(ExecutionTargetKind.CPU, 0), options, settings)
+
+    def describe(self) -> EngineInfo:
+        """Load llama.cpp if need be and say what was found."""
+        try:
+            found = library()
+        except WinMLError as error:
+            return EngineInfo("llama.cpp", (".gguf",), installed_version(), None, error.native_message)
+        return EngineInfo("llama.cpp", (".gguf",), found.version, found.path, None)
+
+
+def create_backend() -> LlamaBackend:
+    """Make the backend; the library is loaded by its first `build_stage`."""
+    return LlamaBackend()
+
+
+def check_options(options: StageOptions) -> None:
+    """Refuse what llama.cpp stages cannot do (runtime 9.1)."""
+    if options.draft_predictor_enabled and not options.draft_token_limit:
+        raise WinMLError(E_INVALIDARG, _BUILD, "the draft predictor is enabled, but draft_token_limit_hint is 0")
+    if options.draft_predictor_path and not options.draft_predictor_enabled:
+        raise WinMLError(E_INVALIDARG, _BUILD, "draft_predictor_path is set, but the draft predictor is not enabled")
+    settings = options.llama or LlamaOptions()
+    unsupported = {
+        "a separate draft predictor": options.draft_predictor_path is not None,
+        "state tensor pairs, because llama.cpp keeps the state itself": bool(options.state_pairs),
+        "state tensors of the caller, because llama.cpp keeps the state itself": options.caller_owns_state,
+        "ONNX Runtime options": options.ort is not None,
+        "embeddings": settings.embeddings,
+    }
+    for what, is_set in unsupported.items():
+        if is_set:
+            raise WinMLError(NOT_SUPPORTED, _BUILD, f"a GGUF stage does not support {what}")
+    for name in (settings.key_type, settings.value_type):
+        if name not in _CACHE_TYPES:
+            raise WinMLError(E_INVALIDARG, _BUILD, f"cache type {name!r} is not one of {', '.join(_CACHE_TYPES)}")
+
+
+def resolve(placement: Placement, gpu_layers: int, has_gpu: bool) -> Resolved:
+    """Turn a target into a device class and a number of offloaded layers (runtime 18.1)."""
+    kind = placement.kind
+    if placement.provider is not None:
+        text = f"{placement.provider} is a provider of ONNX Runtime; a GGUF stage takes a target without a pin"
+        raise WinMLError(NOT_SUPPORTED, _BUILD, text)
+    if kind is ExecutionTargetKind.NPU:
+        raise WinMLError(NOT_SUPPORTED, _BUILD, "llama.cpp has no NPU backend; use a CPU or GPU target")
+    if kind is ExecutionTargetKind.CPU and gpu_layers > 0:
+        raise WinMLError(E_INVALIDARG, _BUILD, f"gpu_layers is {gpu_layers} on a CPU target; use a GPU target")
+    if kind is ExecutionTargetKind.GPU and gpu_layers == 0:
+        raise WinMLError(E_INVALIDARG, _BUILD, "gpu_layers is 0 on a GPU target; use a CPU target")
+    wants_gpu = kind is ExecutionTargetKind.GPU or (kind is None and gpu_layers > 0)
+    if wants_gpu and not has_gpu:
+        text = (
+            "this llama.cpp has no GPU module; install llama-cpp-python built for your GPU "
+            "(for example CMAKE_ARGS=-DGGML_CUDA=on), or use a CPU target"
+        )
+        raise WinMLError(NOT_SUPPORTED, _BUILD, text)
+    if wants_gpu or (kind is None and has_gpu and gpu_layers != 0):
+        return Resolved(ExecutionTargetKind.GPU, gpu_layers)
+    return Resolved(ExecutionTargetKind.CPU, 0)
+
+
+def _build(artifact: GgufArtifact, resolved: Resolved, options: StageOptions, settings: LlamaOptions) -> LlamaExecutor:
+    model = load_model(artifact, resolved.gpu_layers)
+    api = model.library.api
+    if api.llama_model_has_encoder(model.pointer) or not api.llama_model_has_decoder(model.pointer):
+        raise WinMLError(NOT_SUPPORTED, _BUILD, f"{artifact.path} is an encoder model; stages run decoders only")
+    threads = settings.thread_count or usable_cpu_count()
+    key_bits, value_bits = _CACHE_BITS[settings.key_type], _CACHE_BITS[settings.value_type]
+    unknown_size = api.llama_model_is_recurrent(model.pointer) or api.llama_model_is_hybrid(model.pointer)
+    context = ContextSettings(
+        batch_size=settings.batch_size or _DEFAULT_BATCH,
+        threads=threads,
+        batch_threads=settings.batch_thread_count or threads,
+        key_type=getattr(api, _CACHE_TYPES[settings.key_type]),
+        value_type=getattr(api, _CACHE_TYPES[settings.value_type]),
+        offload=resolved.gpu_layers != 0,
+        position_bytes=0 if unknown_size else bytes_per_position(artifact.file, key_bits, value_bits),
+        adapters=tuple((model.adapter(path), scale) for path, scale in settings.adapters),
+    )
+    declared = api.llama_model_n_ctx_train(model.pointer)
+    capacity = min(options.capacity_hint or min(declared, _DEFAULT_CAPACITY), _MAX_CAPACITY)
+    sequence = LlamaSequence(model, capacity, context)
+    return LlamaExecutor(sequence, model.vocabulary_size, resolved.kind)

@@ -1,0 +1,158 @@
+"""One `llama_context`: a model's sequence memory and the buffers of its computation."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import E_FAIL, E_UNEXPECTED, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
+from ...handles import Resource
+from ...storage import Bytes
+from ..ffi import view_memory
+from .api import LlamaApi, returning_address
+from .library import c_library, log
+from .memory import host_memory
+from .model import LlamaModel, gated
+
+_BUILD = "IWinMLPipelineBuilder.Build"
+
+
+@dataclass(frozen=True, slots=True)
+class ContextSettings:
+    """What a context is made with, apart from its capacity."""
+
+    batch_size: int
+    """Most tokens of one call; a smaller capacity lowers it."""
+    threads: int
+    batch_threads: int
+    key_type: int
+    """ggml type of the keys in memory."""
+    value_type: int
+    offload: bool
+    position_bytes: int
+    """Size of the sequence memory per position, 0 when unknown."""
+    adapters: tuple[tuple[int, float], ...] = ()
+    """LoRA adapters of the model, with their scales."""
+
+
+class AbortFlag:
+    """A flag that the computation reads between two nodes of its graph without the interpreter.
+
+    The callback is `strlen` on a two-byte buffer: "" gives 0 (go on), one character gives 1 (stop). A Python callback
+    would take the interpreter lock hundreds of times per token.
+    """
+
+    __slots__ = ("_bytes", "_strlen", "address")
+
+    def __init__(self) -> None:
+        self._bytes = (ctypes.c_ubyte * 2)()
+        self._strlen = c_library().strlen
+        self.address = ctypes.addressof(self._bytes)
+
+    def set(self) -> None:
+        self._bytes[0] = 1
+
+    def clear(self) -> None:
+        self._bytes[0] = 0
+
+    @property
+    def is_set(self) -> bool:
+        return bool(self._bytes[0])
+
+    def install(self, api: LlamaApi, params: Any) -> None:
+        """Put the callback into context parameters."""
+        params.abort_callback = api.ggml_abort_callback(ctypes.cast(self._strlen, ctypes.c_void_p).value)
+        params.abort_callback_data = self.address
+
+
+class Context:
+    """A native context. Used by one thread at a time; frees itself when nothing refers to it or to its logits."""
+
+    __slots__ = ("_decode", "_gate", "_memory", "_model", "_pointer", "_resource", "_row", "_row_at", "batch_size")
+
+    def __init__(self, model: LlamaModel, capacity: int, settings: ContextSettings, abort: AbortFlag) -> None:
+        api = model.library.api
+        needed = settings.position_bytes * capacity
+        limit = host_memory()
+        if not settings.offload and limit and needed > limit:
+            text = f"{model.path}: {capacity} positions take {needed >> 20} MiB, the machine has {limit >> 20}"
+            raise WinMLError(NOT_ENOUGH_MEMORY, _BUILD, text)
+        self.batch_size = min(settings.batch_size, capacity)
+        with log.captured_errors() as errors:
+            pointer = api.llama_init_from_model(model.pointer, self._params(api, capacity, settings, abort))
+        if not pointer:
+            text = errors[0] if errors else f"no context of {capacity} positions could be made"
+            raise WinMLError(NOT_ENOUGH_MEMORY, _BUILD, f"{model.path}: {text}")
+        self._gate = threading.Lock()
+        self._resource = Resource(pointer, gated(api.llama_free, self._gate), model.resource, abort)
+        self._model = model
+        self._pointer = pointer
+        memory = api.llama_get_memory(pointer)
+        if not memory:
+            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{model.path} has no sequence memory: it does not generate text")
+        self._memory = memory
+        self._decode = api.llama_decode
+        self._row_at = returning_address(api.llama_get_logits_ith, ctypes.c_void_p, ctypes.c_int32)
+        self._row: tuple[int, Bytes] | None = None
+        self._set_adapters(settings.adapters)
+
+    def _params(self, api: LlamaApi, capacity: int, settings: ContextSettings, abort: AbortFlag) -> Any:
+        params = api.llama_context_default_params()
+        params.n_ctx = capacity
+        params.n_batch = params.n_ubatch = self.batch_size
+        params.n_seq_max = 1
+        params.n_outputs_max = 1  # logits of the last token only: the buffers shrink with it
+        params.n_threads = settings.threads
+        params.n_threads_batch = settings.batch_threads
+        params.type_k = settings.key_type
+        params.type_v = settings.value_type
+        params.offload_kqv = params.op_offload = settings.offload
+        params.no_perf = True
+        params.swa_full = True  # the whole of a sliding window is kept, so that any rewind is possible
+        abort.install(api, params)
+        return params
+
+    def _set_adapters(self, adapters: tuple[tuple[int, float], ...]) -> None:
+        if not adapters:
+            return
+        count = len(adapters)
+        pointers = (ctypes.c_void_p * count)(*(pointer for pointer, _ in adapters))
+        scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
+        status = self._model.library.api.llama_set_adapters_lora(self._pointer, pointers, count, scales)
+        if status:
+            raise WinMLError(E_FAIL, _BUILD, f"{self._model.path}: the adapters were refused (status {status})")
+
+    def decode(self, batch: Any) -> int:
+        """Run `llama_decode` on a `llama_batch` and return its status."""
+        with self._gate:
+            return self._decode(self._pointer, batch)
+
+    def row_address(self) -> int:
+        """Address of the last token's logits, float32 (vocabulary size,); valid until the next `decode`."""
+        with self._gate:
+            address = self._row_at(self._pointer, -1)
+        if not address:
+            raise WinMLError(E_UNEXPECTED, "llama_get_logits_ith", "the engine returned no logits")
+        return address
+
+    def row(self) -> Bytes:
+        """View those logits as bytes. The view keeps the context alive; its content changes with the next `decode`."""
+        address = self.row_address()
+        if self._row is None or self._row[0] != address:
+            size = self._model.vocabulary_size * np.dtype(np.float32).itemsize
+            self._row = address, view_memory(address, size, self._resource)
+        return self._row[1]
+
+    def truncate(self, position: int) -> bool:
+        """Forget everything from `position` on; False when this kind of memory cannot (nothing changes then)."""
+        with self._gate:
+            return bool(self._model.library.api.llama_memory_seq_rm(self._memory, 0, position, -1))
+
+    def forget(self) -> None:
+        """Forget the whole sequence."""
+        with self._gate:
+            self._model.library.api.llama_memory_clear(self._memory, False)

@@ -1,0 +1,138 @@
+"""Checks of a GGUF file that llama.cpp itself answers by ending the process (runtime 2.1: a bad file is an exception).
+
+The reader in `files/` has proved that every string, array and tensor lies inside the file. Here follow rules between
+the values: those that libllama asserts instead of reporting. What it reports by itself (missing tensors, wrong shapes,
+unknown names) is left to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NoReturn
+
+import numpy as np
+
+from ...errors import FILE_CORRUPT, WinMLError
+from ...files.artifact import GgufArtifact
+from ...files.gguf import GgufFile
+
+_MAX_LAYERS = 512
+_MAX_EXPERTS = 1024
+_MAX_HEADS = 1 << 16
+_INT32_MAX = 0x7FFFFFFF
+_ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+_BYTE_TOKEN = 6  # a value of tokenizer.ggml.token_type
+_WITHOUT_TOKENS = ("no_vocab", "none", "test")
+_WITH_BYTE_TOKENS = ("llama", "t5", "plamo2")
+
+
+def check_model(artifact: GgufArtifact) -> None:
+    """Refuse, with 0x80070570 and the path, a model that would end the process while it is loaded or run."""
+    header = _Header(artifact.file)
+    if not artifact.file.architecture:
+        header.refuse("general.architecture is missing")
+    _check_shape(header)
+    _check_experts(header)
+    _check_rope(header)
+    _check_vocabulary(header)
+
+
+def has_vocabulary(file: GgufFile) -> bool:
+    """Whether a file holds tokens to tokenise with."""
+    model = file.metadata.get("tokenizer.ggml.model")
+    return isinstance(model, str) and model not in _WITHOUT_TOKENS and "tokenizer.ggml.tokens" in file.metadata
+
+
+def lacks_byte_tokens(file: GgufFile) -> bool:
+    """Whether text outside the vocabulary cannot be spelled in bytes although the engine relies on it.
+
+    libllama throws through its C interface then. Byte-level vocabularies skip such text instead.
+    """
+    if file.metadata.get("tokenizer.ggml.model") not in _WITH_BYTE_TOKENS:
+        return False
+    tokens = file.metadata.get("tokenizer.ggml.tokens")
+    spelled = set(tokens) if isinstance(tokens, list) else set()
+    return any(f"<0x{byte:02X}>" not in spelled and not (byte < 128 and chr(byte) in spelled) for byte in range(256))
+
+
+class _Header:
+    """One header, and how to refuse it."""
+
+    def __init__(self, file: GgufFile) -> None:
+        self.path = file.path
+        self.values: Mapping[str, object] = file.metadata
+        self.prefix = f"{file.architecture}."
+
+    def refuse(self, problem: str) -> NoReturn:
+        raise WinMLError(FILE_CORRUPT, "IWinMLPipelineBuilder.Build", f"{self.path}: {problem}")
+
+    def counts(self, key: str, lowest: int, highest: int) -> tuple[int, ...]:
+        """Return the integers of a hyper-parameter, one or one per layer; () when it is absent or no integer."""
+        value = self.values.get(self.prefix + key)
+        found: tuple[int, ...] = ()
+        if isinstance(value, np.ndarray) and value.dtype.kind in "iu":
+            found = tuple(value.tolist())
+        elif isinstance(value, int) and not isinstance(value, bool):
+            found = (value,)
+        for number in found:
+            if not lowest <= number <= highest:
+                self.refuse(f"{self.prefix}{key} is {number}, not in {lowest}..{highest}")
+        return found
+
+    def count(self, key: str, lowest: int, highest: int) -> int:
+        """Return the only or largest value of a hyper-parameter; 0 when it is absent."""
+        return max(self.counts(key, lowest, highest), default=0)
+
+
+def _check_shape(header: _Header) -> None:
+    layers = header.count("block_count", 1, _MAX_LAYERS)
+    header.count("nextn_predict_layers", 0, layers)
+    header.count("context_length", 1, _INT32_MAX)
+    header.count("vocab_size", 1, _INT32_MAX)
+    header.count("attention.sliding_window", 0, _INT32_MAX)
+    heads = header.counts("attention.head_count", 0, _MAX_HEADS)
+    shared = header.counts("attention.head_count_kv", 0, _MAX_HEADS)
+    for layer in range(max(len(heads), len(shared)) if heads and shared else 0):
+        query = heads[layer % len(heads)]
+        pair = shared[layer % len(shared)]
+        if pair and query % pair:
+            header.refuse(f"{pair} key/value heads do not divide {query} attention heads")
+
+
+def _check_experts(header: _Header) -> None:
+    experts = header.count("expert_count", 0, _MAX_EXPERTS)
+    used = header.count("expert_used_count", 0, _MAX_EXPERTS)
+    groups = header.count("expert_group_count", 0, _MAX_EXPERTS)
+    group_used = header.count("expert_group_used_count", 0, _MAX_EXPERTS)
+    if used > experts or (experts and not used):
+        header.refuse(f"{used} of {experts} experts are used per token")
+    if groups and (groups >= experts or experts % groups):
+        header.refuse(f"{experts} experts do not form {groups} groups")
+    if groups > 1 and not 0 < group_used < groups:
+        header.refuse(f"{group_used} of {groups} expert groups are used per token")
+
+
+def _check_rope(header: _Header) -> None:
+    scaling = header.values.get(header.prefix + "rope.scaling.type")
+    if isinstance(scaling, str) and scaling not in _ROPE_SCALINGS:
+        header.refuse(f"rope.scaling.type is {scaling!r}, not one of {', '.join(_ROPE_SCALINGS)}")
+    for dimensions in header.counts("rope.dimension_count", 0, _MAX_HEADS):
+        if dimensions % 2:
+            header.refuse(f"rope.dimension_count is {dimensions}, not an even number")
+
+
+def _check_vocabulary(header: _Header) -> None:
+    tokens = header.values.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, list) or header.values.get("tokenizer.ggml.model") in _WITHOUT_TOKENS:
+        return
+    if not tokens:
+        header.refuse("the vocabulary is empty")
+    names = set(tokens)
+    if "" in names or "\0" in "".join(tokens):  # the engine reads up to the first NUL, and renames what is empty then
+        names = {token.split("\0", 1)[0] or f"[EMPTY_{index}]" for index, token in enumerate(tokens)}
+    if len(names) != len(tokens):
+        header.refuse("two tokens of the vocabulary are spelled alike")
+    types = header.values.get("tokenizer.ggml.token_type")
+    if header.values.get("tokenizer.ggml.model") == "bert" and isinstance(types, np.ndarray):
+        if (types == _BYTE_TOKEN).any():
+            header.refuse("a WordPiece vocabulary holds byte tokens")

@@ -1,0 +1,205 @@
+# mypy: disable-error-code="empty-body"
+"""Loading llama.cpp once, and where its log goes.
+
+The log of llama.cpp and ggml goes to the logger `winml_lite.native`. Their log callback is one per process: whoever
+sets it last gets the lines, so a program that also uses the high-level API of `llama_cpp` sends them to that package's
+own logger from then on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ..ffi import exported, load_library
+from .api import LlamaApi, import_api, installed_version
+
+logger = logging.getLogger("winml_lite.native")
+logger.addHandler(logging.NullHandler())  # without it, Python prints warnings of a logger nobody configured
+
+# enum ggml_log_level; 5 continues the line before
+_LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
+_CONTINUE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A compute device of ggml."""
+
+    name: str
+    description: str
+    kind: str
+    """`"cpu"`, `"gpu"`, `"igpu"`, `"accel"` or `"other"`."""
+    free_bytes: int
+    total_bytes: int
+
+
+_DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """llama.cpp, loaded."""
+
+    api: LlamaApi
+    version: str
+    """Version of llama-cpp-python."""
+    path: str
+    """The library file."""
+
+    repacks: bool
+    """Whether weights may be repacked for the CPU's matrix instructions when a model is loaded."""
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether a GPU module of ggml is there."""
+        return bool(self.api.llama_supports_gpu_offload())
+
+    def devices(self) -> tuple[Device, ...]:
+        """Every device of ggml, in its order."""
+        return _devices(os.path.dirname(self.path))
+
+
+class NativeLog:
+    """Receives log pieces from any thread, joins them to lines and hands the lines to `logging`."""
+
+    def __init__(self) -> None:
+        self._pending: dict[int, tuple[int, str]] = {}
+        self._captures: dict[int, list[str]] = {}
+
+    def receive(self, level: int, text: bytes | None, data: int | None) -> None:
+        """The callback: must never raise."""
+        try:
+            thread = threading.get_ident()
+            known, line = self._pending.pop(thread, (logging.INFO, ""))
+            known = _LEVELS.get(level, logging.INFO) if level != _CONTINUE else known
+            line += (text or b"").decode("utf-8", "replace")
+            *lines, rest = line.split("\n")
+            if rest:
+                self._pending[thread] = known, rest
+            for line in lines:
+                self._emit(thread, known, line)
+        except Exception:  # nothing may pass through C; logging reports failures of handlers by itself
+            pass
+
+    def _emit(self, thread: int, level: int, line: str) -> None:
+        if not line.strip(" ."):  # progress dots
+            return
+        capture = self._captures.get(thread)
+        if capture is not None and level >= logging.ERROR:
+            capture.append(line)
+        logger.log(level, "%s", line)
+
+    @contextmanager
+    def captured_errors(self) -> Iterator[list[str]]:
+        """Collect the error lines that native calls of this thread log inside the block."""
+        thread = threading.get_ident()
+        lines: list[str] = []
+        self._captures[thread] = lines
+        try:
+            yield lines
+        finally:
+            del self._captures[thread]
+
+
+log = NativeLog()
+_lock = threading.Lock()
+_loaded: list[Library] = []
+_alive: list[Any] = []  # the callback objects: C keeps their addresses
+
+
+def library() -> Library:
+    """Return the library, loading it on first use; 0x8007007E with the mend when it cannot be loaded."""
+    if _loaded:
+        return _loaded[0]
+    with _lock:
+        if not _loaded:
+            api, path = import_api()
+            _route_log(api)
+            api.llama_backend_init()
+            _loaded.append(Library(api, installed_version() or "unknown", path, _may_repack(api)))
+    return _loaded[0]
+
+
+def c_library() -> ctypes.CDLL:
+    """The C runtime: two of its functions serve as callbacks that need no interpreter."""
+    return ctypes.CDLL("msvcrt") if sys.platform == "win32" else ctypes.CDLL(None)
+
+
+def _may_repack(api: LlamaApi) -> bool:
+    """Whether the kernels for repacked weights can be trusted.
+
+    GCC before 13 drops most of the tile configuration that ggml's AMX kernels load, so that any prompt ends the process
+    (SIGSEGV at `ldtilecfg`), and a library does not tell who compiled it. Plain weights avoid those kernels.
+    """
+    return b"AMX_INT8 = 1" not in api.llama_print_system_info()
+
+
+def _route_log(api: LlamaApi) -> None:
+    callback = api.llama_log_callback(log.receive)
+    _alive.append(callback)
+    api.llama_log_set(callback, None)
+    atexit.register(_silence, api)
+
+
+def _silence(api: LlamaApi) -> None:
+    """Take Python out of the log: static destructors may log after the interpreter is gone.
+
+    `abs` reads its one int argument, the level, and has no effect: a log sink that lives as long as the process.
+    """
+    sink = ctypes.cast(c_library().abs, ctypes.c_void_p).value
+    api.llama_log_set(api.llama_log_callback(sink), None)
+
+
+def _devices(folder: str) -> tuple[Device, ...]:
+    """Ask ggml for its devices. The functions have opaque pointers and scalars only, so they are declared here."""
+    registry, base = (exported(_ggml(folder, name)) for name in ("ggml", "ggml-base"))
+
+    @registry(ctypes.c_size_t)
+    def ggml_backend_dev_count() -> int: ...
+
+    @registry(ctypes.c_void_p, ctypes.c_size_t)
+    def ggml_backend_dev_get(index: int) -> int: ...
+
+    @base(ctypes.c_char_p, ctypes.c_void_p)
+    def ggml_backend_dev_name(device: int) -> bytes: ...
+
+    @base(ctypes.c_char_p, ctypes.c_void_p)
+    def ggml_backend_dev_description(device: int) -> bytes: ...
+
+    @base(ctypes.c_int, ctypes.c_void_p)
+    def ggml_backend_dev_type(device: int) -> int: ...
+
+    @base(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t))
+    def ggml_backend_dev_memory(device: int, free: Any, total: Any) -> None: ...
+
+    found: list[Device] = []
+    for index in range(ggml_backend_dev_count()):
+        device = ggml_backend_dev_get(index)
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
+        found.append(
+            Device(
+                ggml_backend_dev_name(device).decode("utf-8", "replace"),
+                ggml_backend_dev_description(device).decode("utf-8", "replace"),
+                _DEVICE_KINDS.get(ggml_backend_dev_type(device), "other"),
+                free.value,
+                total.value,
+            )
+        )
+    return tuple(found)
+
+
+def _ggml(folder: str, name: str) -> ctypes.CDLL:
+    """Load a library that lies beside libllama; it is loaded already, so this only gets its handle."""
+    files = [f"lib{name}.so", f"lib{name}.dylib", f"{name}.dll", f"lib{name}.dll"]
+    candidates = [os.path.join(folder, file) for file in files]
+    return load_library(candidates, name, "It belongs to llama-cpp-python: reinstall that package.")[0]

@@ -1,0 +1,187 @@
+"""The token sequence of a stage: its position and capacity, and feeding it (runtime 20.2, 20.5, 20.6).
+
+A run is evaluated first and then committed or discarded, so that the position moves only when the whole pipeline
+succeeded. Whatever ends an evaluation (an error of the engine, an abort, KeyboardInterrupt), the tokens of a run that
+was not committed are taken out again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ... import errors
+from ...errors import LLAMA_DECODE_STATUS, WinMLError
+from .context import AbortFlag, Context, ContextSettings
+from .model import LlamaModel
+
+_RUN = "IWinMLPipeline.Run"
+_MAX_POSITIONS = 0x7FFFFFFF
+Ids = npt.NDArray[np.int32] | npt.NDArray[np.int64]
+
+
+class LlamaSequence:
+    """One sequence in one context."""
+
+    __slots__ = (
+        "_abort",
+        "_model",
+        "_pending",
+        "_position",
+        "_prompt",
+        "_quiet",
+        "_settings",
+        "_single",
+        "_token",
+        "_token_pointer",
+        "_vocabulary_size",
+        "capacity",
+        "context",
+        "declared_capacity",
+    )
+
+    def __init__(self, model: LlamaModel, capacity: int, settings: ContextSettings) -> None:
+        api = model.library.api
+        self._model = model
+        self._settings = settings
+        self._vocabulary_size = model.vocabulary_size
+        self._abort = AbortFlag()
+        self.capacity = capacity
+        self.declared_capacity: int | None = api.llama_model_n_ctx_train(model.pointer)
+        self._position = 0
+        self._pending = 0
+        """Tokens in memory beyond the position: those of a run that is neither committed nor discarded."""
+        self.context = Context(model, capacity, settings, self._abort)
+        # In a batch without positions and sequence ids the engine continues sequence 0; without output marks it gives
+        # the logits of the last token.
+        self._token = (ctypes.c_int32 * 1)()
+        self._token_pointer = ctypes.POINTER(ctypes.c_int32)
+        self._single: Any = api.llama_batch()
+        self._single.n_tokens = 1
+        self._single.token = ctypes.cast(self._token, self._token_pointer)
+        self._prompt: Any = api.llama_batch()
+        self._quiet = (ctypes.c_int8 * settings.batch_size)()
+        """Output marks of a batch whose logits nobody reads."""
+
+    @property
+    def position(self) -> int:
+        return self._position
+
+    def abort(self) -> None:
+        """Make the evaluation that another thread is in fail soon."""
+        self._abort.set()
+
+    def evaluate(self, ids: Ids, wants_logits: bool) -> None:
+        """Append the tokens; the logits of the last one are then in the context if they are wanted."""
+        if self._pending:
+            self.discard()
+        self._abort.clear()
+        if ids.size != 1:
+            self._evaluate_prompt(ids, wants_logits)
+            return
+        token = ids.item()
+        if not 0 <= token < self._vocabulary_size:
+            self._refuse_id(token, 0)
+        if self._position >= self.capacity:
+            self._refuse_length(1)
+        self._token[0] = token
+        batch = self._single
+        batch.logits = None if wants_logits else self._quiet
+        self._pending = 1  # before the call: an exception may arrive right behind it
+        status = self.context.decode(batch)
+        if status:
+            self._fail(status)
+
+    def _evaluate_prompt(self, ids: Ids, wants_logits: bool) -> None:
+        count = ids.size
+        wrong = np.flatnonzero((ids < 0) | (ids >= self._vocabulary_size))
+        if wrong.size:
+            self._refuse_id(ids.item(wrong[0]), int(wrong[0]))
+        if count > self.capacity - self._position:
+            self._refuse_length(count)
+        tokens = np.ascontiguousarray(ids, np.int32)
+        address = tokens.ctypes.data
+        batch = self._prompt
+        size = self.context.batch_size
+        self._pending = count
+        for start in range(0, count, size):
+            stop = min(start + size, count)
+            batch.n_tokens = stop - start
+            batch.token = ctypes.cast(address + start * tokens.itemsize, self._token_pointer)
+            batch.logits = None if wants_logits and stop == count else self._quiet
+            status = self.context.decode(batch)
+            if status:
+                self._fail(status)
+            if self._abort.is_set and stop < count:  # not every device looks at the callback
+                self._fail(2)
+
+    def commit(self) -> None:
+        """Keep the tokens of the last evaluation: the position moves."""
+        self._position += self._pending
+        self._pending = 0
+
+    def discard(self) -> None:
+        """Take the tokens of the last evaluation out again."""
+        if not self._pending:
+            return
+        self._pending = 0
+        if not self.context.truncate(self._position):
+            lost = self._position
+            self.reset()
+            text = f"this architecture cannot go back to position {lost}, so the sequence was reset"
+            raise WinMLError(errors.E_FAIL, _RUN, f"{self._model.path}: {text}")
+
+    def rewind(self, position: int) -> None:
+        """Truncate to `position`; 0x80070057 beyond the present one, or where the architecture cannot go back."""
+        self.discard()
+        if position == self._position:
+            return
+        if position > self._position:
+            text = f"the sequence is at {self._position}, it cannot go forward to {position}"
+            raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
+        if position == 0:
+            self.context.forget()
+        elif not self.context.truncate(position):
+            text = f"{self._model.path}: this architecture can only go back to 0, not to {position}"
+            raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
+        self._position = position
+
+    def set_capacity(self, capacity: int) -> None:
+        """Make a context of another capacity; the sequence starts again at 0 unless it is the present capacity."""
+        if capacity == self.capacity:
+            return
+        if not 0 < capacity <= _MAX_POSITIONS:
+            text = f"a capacity lies in 1..{_MAX_POSITIONS}, not at {capacity}"
+            raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.SetSequenceCapacity", text)
+        self.context = Context(self._model, capacity, self._settings, self._abort)
+        self.capacity = capacity
+        self._position = self._pending = 0
+
+    def reset(self) -> None:
+        """Drop the whole sequence: position 0."""
+        self.context.forget()
+        self._position = self._pending = 0
+
+    def _fail(self, status: int) -> NoReturn:
+        self.discard()
+        text = {
+            1: "no room for the tokens in the sequence memory",
+            2: "the run was aborted",
+            -1: "the engine refused the batch",
+        }.get(status, f"llama_decode returned {status}")
+        code = LLAMA_DECODE_STATUS.get(status, errors.E_FAIL)
+        raise WinMLError(code, _RUN, f"{self._model.path}: {text}")
+
+    def _refuse_id(self, token: int, index: int) -> NoReturn:
+        text = f"token id {token} at index {index} is not in 0..{self._vocabulary_size - 1}"
+        raise WinMLError(errors.E_INVALIDARG, _RUN, text)
+
+    def _refuse_length(self, count: int) -> NoReturn:
+        text = (
+            f"{count} tokens at position {self._position} pass the capacity of {self.capacity}; "
+            "set a larger sequence capacity, or feed fewer tokens"
+        )
+        raise WinMLError(errors.E_BOUNDS, _RUN, text)

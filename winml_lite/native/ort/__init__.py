@@ -1,0 +1,1 @@
+"""ONNX Runtime through its C API. `backend.py` is the entry; importing `api.py` loads the library."""

@@ -1,0 +1,92 @@
+"""The one `OrtEnv` of this process, and the log lines that come from it.
+
+Log lines go to `logging.getLogger("winml_lite.native")`; nothing is printed. Set that logger's level before the first
+build to see more than warnings.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Callable
+from functools import cache, partial
+
+from ...handles import Resource
+from . import api
+
+logger = logging.getLogger("winml_lite.native")
+logger.addHandler(logging.NullHandler())  # a program without logging set up sees nothing
+
+# Positions are ORT's severities: verbose, information, warning, error, fatal.
+_LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
+
+
+def _write_log(parameter: int, severity: int, category: bytes, log_id: bytes, location: bytes, message: bytes) -> None:
+    try:
+        level = _LEVELS[severity] if 0 <= severity < len(_LEVELS) else logging.ERROR
+        logger.log(level, "onnxruntime %s: %s", location.decode("utf-8", "replace"), message.decode("utf-8", "replace"))
+    except Exception:  # an exception must not pass through C; a lost log line is the lesser evil
+        return
+
+
+_log = api.LoggingFunction(_write_log)  # native code calls it as long as the process lives
+
+
+class RunState:
+    """Whether a session is inside a run, and whether one was when its process ended."""
+
+    __slots__ = ("running",)
+
+    abandoned = False
+    """A daemon thread was still running a session at exit, so it could not be freed; then the environment stays too."""
+
+    def __init__(self) -> None:
+        self.running = False
+
+
+def release_session(state: RunState, session: int) -> None:
+    """Free a session, unless a thread is inside it: possible only at interpreter exit, where memory goes anyway."""
+    if state.running:
+        RunState.abandoned = True
+    else:
+        api.ReleaseSession(session)
+
+
+def _release_env(env: int) -> None:
+    if not RunState.abandoned:
+        api.ReleaseEnv(env)
+
+
+@cache
+def environment() -> Resource:
+    """Make the environment on first use; it is freed at interpreter exit, after everything made from it."""
+    lowest = next(severity for severity, level in enumerate(_LEVELS) if logger.isEnabledFor(level) or severity == 3)
+    pointer = ctypes.c_void_p()
+    api.CreateEnvWithCustomLogger(_log, None, lowest, b"winml_lite", ctypes.byref(pointer))
+    return owned(pointer, _release_env, _log)
+
+
+@cache
+def cpu_memory() -> int:
+    """Description of ordinary host memory; shared by all values, never freed."""
+    pointer = ctypes.c_void_p()
+    api.CreateCpuMemoryInfo(1, 0, ctypes.byref(pointer))  # arena allocator, default memory
+    return pointer.value or 0
+
+
+@cache
+def allocator() -> int:
+    """The library's default allocator; owned by the library."""
+    pointer = ctypes.c_void_p()
+    api.GetAllocatorWithDefaultOptions(ctypes.byref(pointer))
+    return pointer.value or 0
+
+
+def owned(pointer: ctypes.c_void_p, free: Callable[[int], object], *needs: object) -> Resource:
+    """Own what a call has just put into `pointer`."""
+    return Resource(pointer.value or 0, free, *needs)
+
+
+def owned_session(pointer: ctypes.c_void_p, state: RunState) -> Resource:
+    """Own a session; it needs the environment."""
+    return owned(pointer, partial(release_session, state), environment())

@@ -1,0 +1,113 @@
+"""External weights of a session: files beside the model, or bytes in memory (tensors 10).
+
+The engine reads files by itself. As soon as one location comes from memory it wants all of them from memory, so the
+files of the others are mapped for the time of the build.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import ntpath
+import os
+import posixpath
+from collections.abc import Mapping
+
+import numpy as np
+
+from ...errors import E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, NOT_FOUND, WinMLError
+from ...files.artifact import OnnxArtifact
+from . import api
+
+Buffer = memoryview | mmap.mmap
+
+
+def attach_external_data(options: int, artifact: OnnxArtifact) -> object:
+    """Prepare session options for the artifact's external data; keep the result until the session is made.
+
+    A location that a buffer model needs and `resources` lacks is 0x80070490; for a file model it is 0x80070002. Too few
+    bytes are 0x80070057 in memory and 0x80070570 in a file. A location outside the model's folder is 0x80070057.
+    """
+    if not artifact.external_locations:
+        return None
+    for location in artifact.external_locations:
+        _refuse_outside(location)
+    buffers = _from_memory(artifact) if artifact.path is None else _beside(artifact, os.path.dirname(artifact.path))
+    return _attach(options, buffers) if buffers else None
+
+
+def _refuse_outside(location: str) -> None:
+    """Allow plain relative paths only: nothing absolute, nothing upwards, no engine's mark for a raw address."""
+    plain = posixpath.normpath(location.replace("\\", "/"))
+    if (
+        not location
+        or "\0" in location
+        or "*" in location
+        or posixpath.isabs(plain)
+        or ntpath.splitdrive(location)[0]
+        or plain.split("/")[0] == ".."
+    ):
+        raise WinMLError(E_INVALIDARG, "", f"external data location {location!r} leads out of the model's folder")
+
+
+def _from_memory(artifact: OnnxArtifact) -> dict[str, Buffer]:
+    buffers: dict[str, Buffer] = {}
+    for location in artifact.external_locations:
+        view = artifact.resources.get(location)
+        if view is None:
+            raise WinMLError(
+                NOT_FOUND,
+                "",
+                f"the model was loaded from a buffer and needs external data: pass resources={{{location!r}: ...}}",
+            )
+        buffers[location] = _long_enough(artifact, location, view)
+    return buffers
+
+
+def _beside(artifact: OnnxArtifact, folder: str) -> dict[str, Buffer]:
+    """Buffers for all locations, or none when every file is there."""
+    files = {location: os.path.join(folder, location) for location in artifact.external_locations}
+    absent = {location for location, file in files.items() if not os.path.isfile(file)}
+    for location in files:
+        if location in absent and location not in artifact.resources:
+            raise WinMLError(FILE_NOT_FOUND, "", f"external data file {files[location]} is missing")
+        if location not in absent:
+            _check_file(files[location], artifact.external_sizes.get(location, 0))
+    if not absent:
+        return {}
+    return {
+        location: _long_enough(artifact, location, artifact.resources[location]) if location in absent else _map(file)
+        for location, file in files.items()
+    }
+
+
+def _check_file(file: str, needed: int) -> None:
+    size = os.path.getsize(file)
+    if size < needed:
+        raise WinMLError(
+            FILE_CORRUPT, "", f"external data file {file} has {size} bytes, {needed} are needed (truncated?)"
+        )
+
+
+def _long_enough(artifact: OnnxArtifact, location: str, view: memoryview) -> memoryview:
+    needed = artifact.external_sizes.get(location, 0)
+    if view.nbytes < needed:
+        raise WinMLError(E_INVALIDARG, "", f"resource {location!r} has {view.nbytes} bytes, {needed} are needed")
+    return view
+
+
+def _map(file: str) -> Buffer:
+    if os.path.getsize(file) == 0:
+        return memoryview(b"\0")
+    with open(file, "rb") as stream:
+        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def _attach(options: int, buffers: Mapping[str, Buffer]) -> object:
+    count = len(buffers)
+    arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers.values()]
+    names = (api.PathChar * count)(*(api.native_path(location) for location in buffers))
+    addresses = (ctypes.c_void_p * count)(*(array.__array_interface__["data"][0] for array in arrays))
+    sizes = (ctypes.c_size_t * count)(*(array.size for array in arrays))
+    api.AddExternalInitializersFromFilesInMemory(options, ctypes.cast(names, ctypes.c_void_p), addresses, sizes, count)
+    return names, addresses, sizes, arrays

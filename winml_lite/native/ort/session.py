@@ -1,0 +1,136 @@
+"""One ONNX Runtime session: make it from an artifact, ask it for its ports."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ...errors import E_INVALIDARG, WinMLError
+from ...files.artifact import OnnxArtifact, Port
+from ...handles import Resource
+from ...values import FROM_ONNX_TYPE, TensorDataType
+from ..backend import StageOptions
+from ..cpus import usable_cpu_count
+from . import api, devices
+from .environment import RunState, allocator, environment, owned, owned_session
+from .external import attach_external_data
+from .values import tensor_info
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A made session with its ports; names are as the engine wants them."""
+
+    resource: Resource
+    state: RunState
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    input_names: tuple[bytes, ...] = field(init=False)
+    output_names: tuple[bytes, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "input_names", tuple(port.name.encode() for port in self.inputs))
+        object.__setattr__(self, "output_names", tuple(port.name.encode() for port in self.outputs))
+
+
+def open_session(artifact: OnnxArtifact, options: StageOptions, device: devices.OrtDevice | None) -> Session:
+    """Make a session; this is where the engine checks operators, shapes and weights."""
+    settings = _session_options(artifact, options, device)
+    keep = attach_external_data(settings.pointer, artifact)
+    pointer = ctypes.c_void_p()
+    state = RunState()
+    env = environment().pointer
+    if artifact.path is not None:
+        api.CreateSession(env, api.native_path(artifact.path), settings.pointer, ctypes.byref(pointer))
+    else:
+        data = artifact.data or b""
+        api.CreateSessionFromArray(env, data, len(data), settings.pointer, ctypes.byref(pointer))
+    resource = owned_session(pointer, state)
+    del keep
+    settings.close()
+    overrides = dict(options.dimension_overrides)
+    return Session(resource, state, *_ports(resource.pointer, artifact, overrides))
+
+
+def _session_options(artifact: OnnxArtifact, options: StageOptions, device: devices.OrtDevice | None) -> Resource:
+    pointer = ctypes.c_void_p()
+    api.CreateSessionOptions(ctypes.byref(pointer))
+    settings = owned(pointer, api.ReleaseSessionOptions)
+    ort = options.ort
+    threads = (ort.thread_count if ort is not None else 0) or usable_cpu_count()
+    api.SetIntraOpNumThreads(settings.pointer, threads)
+    entries = {"session.load_model_format": artifact.format.upper()}
+    if ort is not None:
+        entries.update(ort.session_config)
+    for key, value in entries.items():
+        _set_entry(settings.pointer, key, value)
+    for symbol, extent in options.dimension_overrides:
+        api.AddFreeDimensionOverrideByName(settings.pointer, symbol.encode(), extent)
+    if device is not None:
+        devices.append_provider(settings.pointer, device, ort.provider_options if ort is not None else ())
+    return settings
+
+
+def _set_entry(settings: int, key: str, value: str) -> None:
+    """Set a session config entry; two keys in use are functions of the C API and not entries of it."""
+    if key == "session.log_severity_level":
+        if value not in ("0", "1", "2", "3", "4"):
+            raise WinMLError(E_INVALIDARG, "", f"{key} must be 0..4, not {value!r}")
+        api.SetSessionLogSeverityLevel(settings, int(value))
+    elif key == "session.enable_profiling":
+        api.EnableProfiling(settings, api.native_path(value))
+    else:
+        api.AddSessionConfigEntry(settings, key.encode(), value.encode())
+
+
+def _ports(
+    session: int, artifact: OnnxArtifact, overrides: Mapping[str, int]
+) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
+    count = ctypes.c_size_t()
+    api.SessionGetInputCount(session, ctypes.byref(count))
+    inputs = tuple(
+        _port(session, index, api.SessionGetInputName, api.SessionGetInputTypeInfo, artifact.inputs, overrides)
+        for index in range(count.value)
+    )
+    api.SessionGetOutputCount(session, ctypes.byref(count))
+    outputs = tuple(
+        _port(session, index, api.SessionGetOutputName, api.SessionGetOutputTypeInfo, artifact.outputs, overrides)
+        for index in range(count.value)
+    )
+    return inputs, outputs
+
+
+def _port(
+    session: int,
+    index: int,
+    get_name: Callable[[int, int, int, api.Out], None],
+    get_type: Callable[[int, int, api.Out], None],
+    declared: tuple[Port, ...],
+    overrides: Mapping[str, int],
+) -> Port:
+    """A port as the session sees it; symbols of free extents come from the artifact."""
+    name = _name(session, index, get_name)
+    pointer = ctypes.c_void_p()
+    get_type(session, index, ctypes.byref(pointer))
+    type_info = owned(pointer, api.ReleaseTypeInfo)
+    tensor = ctypes.c_void_p()
+    api.CastTypeInfoToTensorInfo(type_info.pointer, ctypes.byref(tensor))
+    code, extents = tensor_info(tensor.value) if tensor.value else (0, ())
+    type_info.close()
+    data_type = FROM_ONNX_TYPE.get(code, TensorDataType.UNDEFINED)
+    if data_type is TensorDataType.UNDEFINED:
+        return Port(name, data_type, (), rank_known=False)
+    known = next((port for port in declared if port.name == name), Port(name, data_type, ()))
+    symbols = known.dimensions if len(known.dimensions) == len(extents) else (None,) * len(extents)
+    free = (overrides.get(symbol, symbol) if isinstance(symbol, str) else None for symbol in symbols)
+    dimensions = tuple(extent if extent >= 0 else symbol for extent, symbol in zip(extents, free, strict=True))
+    return Port(name, data_type, dimensions, bool(extents) or known.rank_known)
+
+
+def _name(session: int, index: int, get_name: Callable[[int, int, int, api.Out], None]) -> str:
+    pointer = ctypes.c_void_p()
+    get_name(session, index, allocator(), ctypes.byref(pointer))
+    text = ctypes.string_at(pointer.value or 0).decode("utf-8")
+    api.AllocatorFree(allocator(), pointer.value or 0)
+    return text

@@ -1,0 +1,103 @@
+"""`OrtValue` and `Storage`: one block of memory seen from both sides, never copied.
+
+A value over a storage is made once and kept in `Storage.native`. A value that the engine made becomes a storage that
+owns it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+
+from ...errors import E_UNEXPECTED, WinMLError
+from ...handles import Resource
+from ...storage import Storage, byte_size
+from ...values import FROM_ONNX_TYPE, TO_ONNX_TYPE, Descriptor, TensorDataType
+from .. import ffi
+from . import api
+from .environment import cpu_memory, owned
+
+
+def value_of(storage: Storage) -> int:
+    """The value over a storage's memory. It lives as long as the storage, which the caller keeps."""
+    native = storage.native
+    if native is None:
+        native = storage.native = create_value(storage)
+    return native.pointer  # type: ignore[no-any-return]
+
+
+def create_value(storage: Storage) -> Resource:
+    """Make a value over the storage's memory. The value keeps the memory, not the storage."""
+    shape = storage.shape
+    pointer = ctypes.c_void_p()
+    api.CreateTensorWithDataAsOrtValue(
+        cpu_memory(),
+        storage.address,
+        byte_size(storage.data_type, shape),
+        (ctypes.c_int64 * len(shape))(*shape),
+        len(shape),
+        TO_ONNX_TYPE[storage.data_type],
+        ctypes.byref(pointer),
+    )
+    return owned(pointer, api.ReleaseValue, storage.data)
+
+
+def own_value(value: int) -> Resource:
+    """Take over a value that the engine made."""
+    return Resource(value, api.ReleaseValue)
+
+
+def storage_of(owner: Resource) -> Storage:
+    """View a value that the engine made; the memory lives as long as the storage or any array over it."""
+    data_type, shape = value_descriptor(owner.pointer)
+    address = ctypes.c_void_p()
+    api.GetTensorMutableData(owner.pointer, ctypes.byref(address))
+    data = ffi.view_memory(address.value or 0, byte_size(data_type, shape), owner)
+    storage = Storage(data, data_type, shape)
+    storage.native = owner
+    return storage
+
+
+def value_descriptor(value: int) -> Descriptor:
+    """Element type and shape of a tensor value."""
+    info = ctypes.c_void_p()
+    api.GetTensorTypeAndShape(value, ctypes.byref(info))
+    try:
+        code, extents = tensor_info(info.value or 0)
+    finally:
+        api.ReleaseTensorTypeAndShapeInfo(info.value or 0)
+    data_type = FROM_ONNX_TYPE.get(code)
+    if data_type is None:
+        raise WinMLError(E_UNEXPECTED, "IWinMLStage.GetOutput", f"the engine made a tensor of element type {code}")
+    return data_type, extents
+
+
+def tensor_info(info: int) -> tuple[int, tuple[int, ...]]:
+    """ONNX element type and extents of an `OrtTensorTypeAndShapeInfo`; a free extent is -1."""
+    code = ctypes.c_int()
+    rank = ctypes.c_size_t()
+    api.GetTensorElementType(info, ctypes.byref(code))
+    api.GetDimensionsCount(info, ctypes.byref(rank))
+    extents = (ctypes.c_int64 * rank.value)()
+    api.GetDimensions(info, extents, rank.value)
+    return code.value, tuple(extents)
+
+
+def size_in_bytes(value: int) -> int:
+    """Bytes of a tensor value."""
+    size = ctypes.c_size_t()
+    api.GetTensorSizeInBytes(value, ctypes.byref(size))
+    return size.value
+
+
+def truncated(storage: Storage, axis: int, extent: int) -> Storage:
+    """Copy the first `extent` slices along `axis`; for element types of whole bytes."""
+    shape = (*storage.shape[:axis], extent, *storage.shape[axis + 1 :])
+    inner = byte_size(storage.data_type, storage.shape[axis + 1 :])
+    rows = storage.data.reshape(math.prod(storage.shape[:axis]), storage.shape[axis] * inner)
+    return Storage(rows[:, : extent * inner].reshape(-1).copy(), storage.data_type, shape)
+
+
+def has_whole_bytes(data_type: TensorDataType) -> bool:
+    """Whether a tensor of this type can be cut between any two elements."""
+    return byte_size(data_type, (2,)) == 2 * byte_size(data_type, (1,))

@@ -1,0 +1,154 @@
+"""What only ONNX Runtime stages have: bindings by name, session options, diagnostics (runtime 15.2, tensors 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from .checks import index_value, text_value
+from .errors import E_INVALIDARG, NOT_FOUND, NOT_SUPPORTED, NotSupportedError, WinMLError
+from .files.artifact import OnnxArtifact, Port
+from .handles import Closeable
+from .model import find_port, unknown_port
+from .native.backend import OrtOptions
+from .stage_core import StageCore
+from .tensor import Tensor, bindable
+from .values import ExecutionTargetKind
+
+_MAXIMUM_KEY_LENGTH = 1024
+
+
+def _ports(core: StageCore, side: str, context: str) -> tuple[Port, ...]:
+    artifact = core.model.artifact
+    if not isinstance(artifact, OnnxArtifact):
+        raise NotSupportedError(NOT_SUPPORTED, context, f"{core.debug_name} is not an ONNX Runtime stage")
+    return artifact.inputs if side == "inputs" else artifact.outputs
+
+
+class OrtNamedBindings(Closeable[StageCore]):
+    """Bindings by name; a name and its position are one slot. An unknown name is 0x80070490."""
+
+    __slots__ = ()
+
+    def bind_input(self, name: str, tensor: Tensor) -> None:
+        """Bind an input, as `Stage.bind_input` does."""
+        core = self._core
+        position = self._find("inputs", name, "BindInput")
+        core.bind_input(position, bindable(tensor))
+
+    def bind_output(self, name: str, tensor: Tensor) -> None:
+        """Publish an output into a tensor, as `Stage.bind_output` does."""
+        core = self._core
+        position = self._find("outputs", name, "BindOutput")
+        core.bind_output(position, bindable(tensor))
+
+    def output(self, name: str) -> Tensor:
+        """Return a published output, as `Stage.output` does."""
+        core = self._core
+        return Tensor(core.output(self._find("outputs", name, "GetOutput")), core.model.runtime)
+
+    def _find(self, side: str, name: str, member: str) -> int:
+        context = f"IWinMLOrtNamedBindings.{member}"
+        ports = _ports(self._core, side, context)
+        position = find_port(ports, name)
+        if position is None:
+            raise WinMLError(NOT_FOUND, context, unknown_port(ports, name))
+        return position
+
+
+class OrtStageOptions(Closeable[StageCore]):
+    """Session options of one stage, until `build`. The last value of a key wins.
+
+    On a stage of another engine the setters record, and `build` refuses (0x80070032).
+    """
+
+    __slots__ = ()
+
+    def set_thread_count(self, count: int) -> None:
+        """Set the threads that work on one operator; 0 (the default) is the number of CPUs this process may use."""
+        self._update("SetThreadCount", thread_count=index_value(count, "count", 0x7FFFFFFF))
+
+    def set_provider_option(self, key: str, value: str) -> None:
+        """Set an option of the pinned execution provider; `build` fails with 0x80070057 when none is pinned."""
+        entry = _entry(key, value, "SetProviderOption")
+        self._update("SetProviderOption", provider_options=_with_entry(self._options.provider_options, entry))
+
+    def set_provider_options(self, options: Mapping[str, str]) -> None:
+        """Set several provider options, one after the other; those before a wrong one stay set."""
+        for key, value in _items(options, "options"):
+            self.set_provider_option(key, value)
+
+    def set_session_config(self, key: str, value: str) -> None:
+        """Set a session configuration entry; unknown keys are passed on."""
+        entry = _entry(key, value, "SetSessionConfig")
+        self._update("SetSessionConfig", session_config=_with_entry(self._options.session_config, entry))
+
+    def set_session_config_entries(self, entries: Mapping[str, str]) -> None:
+        """Set several session configuration entries, one after the other; those before a wrong one stay set."""
+        for key, value in _items(entries, "entries"):
+            self.set_session_config(key, value)
+
+    @property
+    def _options(self) -> OrtOptions:
+        return self._core.options.ort or OrtOptions()
+
+    def _update(self, member: str, **changes: Any) -> None:
+        core = self._core
+        core.check_open_for_options(f"IWinMLOrtStageOptions.{member}")
+        core.options.ort = replace(self._options, **changes)
+
+
+def _items(mapping: Mapping[str, str], name: str) -> list[tuple[str, str]]:
+    if not isinstance(mapping, Mapping):
+        raise ValueError(f"{name} must be a mapping from str to str, not {type(mapping).__name__}")
+    return list(mapping.items())
+
+
+def _entry(key: str, value: str, member: str) -> tuple[str, str]:
+    if not text_value(key, "key"):
+        raise ValueError("the key must not be empty")
+    if "\0" in key or "\0" in text_value(value, "value"):
+        raise ValueError("keys and values must not contain NUL")
+    if len(key) > _MAXIMUM_KEY_LENGTH:
+        raise WinMLError(
+            E_INVALIDARG, f"IWinMLOrtStageOptions.{member}", f"the key has {len(key)} characters, not <= 1024"
+        )
+    return key, value
+
+
+def _with_entry(entries: tuple[tuple[str, str], ...], entry: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple({**dict(entries), entry[0]: entry[1]}.items())
+
+
+class OrtStageDiagnostics(Closeable[StageCore]):
+    """Which execution provider was asked for and chosen. It does not say where single nodes run."""
+
+    __slots__ = ()
+
+    @property
+    def requested_provider(self) -> str | None:
+        """The provider that the target pins; None for any other target."""
+        core = self._built("RequestedProvider")
+        return core.target.provider if core.target is not None else None
+
+    @property
+    def selected_provider(self) -> str | None:
+        """A provider that represents the stage; None when the engine chose for itself."""
+        core = self._built("SelectedProvider")
+        if core.target is not None and core.target.provider is not None:
+            return core.target.provider
+        on_cpu = core.built("IWinMLOrtStageDiagnostics.SelectedProvider").target_kind is ExecutionTargetKind.CPU
+        return "CPUExecutionProvider" if on_cpu else None
+
+    @property
+    def is_provider_pinned(self) -> bool:
+        """Whether the target pins a provider."""
+        return self.requested_provider is not None
+
+    def _built(self, member: str) -> StageCore:
+        core = self._core
+        context = f"IWinMLOrtStageDiagnostics.{member}"
+        _ports(core, "inputs", context)
+        core.built(context)
+        return core

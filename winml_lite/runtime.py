@@ -1,0 +1,184 @@
+"""`Runtime` (runtime 2): the factory of models, targets, builders and tensors. The work is in the modules of those."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from .builder import BuilderCore, PipelineBuilder
+from .checks import path_value, text_value
+from .errors import E_INVALIDARG, WinMLError
+from .factories import buffer_storage, numpy_storage, raw_storage
+from .handles import Closeable
+from .model import Model, load_buffer, load_file, probe_file
+from .pipeline import Pipeline
+from .resources import export_resources
+from .stage import Stage
+from .target import ExecutionTarget, RuntimeCore, TargetCore, create_target, target_core, tensor_target
+from .tensor import Tensor, bindable
+from .token_tensors import token_storage
+from .values import (
+    ExecutionTargetKind,
+    ExecutionTargetPreference,
+    TensorAccessMode,
+    TensorDataType,
+    TokenTensorOptions,
+)
+
+
+class Runtime(Closeable[RuntimeCore]):
+    """The factory everything starts with. Objects of two Runtimes do not mix; what it made outlives it.
+
+    Constructing one loads no engine: that happens with the first `build`.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(RuntimeCore())
+
+    def close(self) -> None:
+        """Close the factory; models, targets, pipelines and tensors go on working."""
+        core = self._open
+        if core is not None:
+            core.close()
+        super().close()
+
+    def load_model(self, path: str | os.PathLike[str], *, resources: Mapping[str, Any] | None = None) -> Model:
+        """Load a `.onnx`, `.ort` or `.gguf` file: its structure is read, its weights are not.
+
+        `resources` maps external-data locations to buffers, for those that have no file beside the model. Codes:
+        0x80070002 no such file, 0x80070003 no such folder, 0x80070005 no permission, 0x80070057 a folder, 0x80070032
+        another extension, 0x80070570 unreadable content.
+        """
+        name = path_value(path)
+        status = probe_file(name)
+        views = export_resources(resources)
+        return load_file(self._core, name, status, views)
+
+    def load_model_from_buffer(self, data: Any, *, resources: Mapping[str, Any] | None = None) -> Model:
+        """Load a model from bytes, which are copied; the format is recognised by content.
+
+        External data comes only from `resources`; those buffers are not copied and stay pinned while the model or a
+        stage of it lives.
+        """
+        try:
+            size = memoryview(data).nbytes
+        except TypeError:
+            raise ValueError(f"data must be bytes or another buffer, not {type(data).__name__}") from None
+        views = export_resources(resources) if size else {}
+        return load_buffer(self._core, data, views)
+
+    def owns(self, item: Pipeline | Stage | ExecutionTarget) -> bool:
+        """Return whether a pipeline, stage or target comes from this Runtime; objects of two Runtimes do not mix."""
+        runtime = self._core
+        core = item.underlying_object
+        if isinstance(item, Pipeline):
+            core = core.stages[0]
+        return (core.runtime if isinstance(item, ExecutionTarget) else core.model.runtime) is runtime
+
+    def create_cpu_target(self) -> ExecutionTarget:
+        """Return a new target that means this machine's CPU."""
+        return ExecutionTarget(TargetCore(self._core, ExecutionTargetKind.CPU))
+
+    def create_target(
+        self,
+        kind: ExecutionTargetKind | int,
+        preference: ExecutionTargetPreference | int = ExecutionTargetPreference.DEFAULT,
+    ) -> ExecutionTarget:
+        """Return a target of a hardware class: 0x80070490 without such a device, 0x80070032 if none can be listed."""
+        core = self._core
+        return create_target(core, ExecutionTargetKind(kind), ExecutionTargetPreference(preference))
+
+    def create_ort_execution_target(
+        self, provider_name: str, kind: ExecutionTargetKind | int, hardware_target: ExecutionTarget | None = None
+    ) -> ExecutionTarget:
+        """Return a target pinned to one execution provider of ONNX Runtime.
+
+        An unknown provider fails at `build` (0x80070490).
+        """
+        core = self._core
+        context = "IWinMLRuntime.CreateOrtExecutionTarget"
+        if not text_value(provider_name, "provider_name"):
+            raise ValueError("provider_name must not be empty")
+        hardware = target_core(hardware_target, "hardware_target")
+        try:
+            wanted = ExecutionTargetKind(kind)
+        except ValueError as error:
+            raise WinMLError(E_INVALIDARG, context, str(error)) from None
+        if hardware is not None and hardware.kind is not wanted:
+            raise WinMLError(E_INVALIDARG, context, f"hardware_target is a {hardware.kind.name}, not a {wanted.name}")
+        return ExecutionTarget(TargetCore(core, wanted, provider_name))
+
+    def create_pipeline_builder(self) -> PipelineBuilder:
+        """Return an empty builder."""
+        return PipelineBuilder(BuilderCore(self._core))
+
+    def create_tensor(
+        self,
+        data_type: TensorDataType | int,
+        shape: Iterable[int],
+        data: Any = None,
+        *,
+        target: ExecutionTarget | None = None,
+    ) -> Tensor:
+        """Make a tensor: zeros, or a copy of `data`, any buffer of exactly as many bytes (else ValueError).
+
+        Elements lie in C order, little-endian; 4-bit ones two to a byte. Shape `()` is one element.
+        """
+        core = self._core
+        keeper = tensor_target(target, core)
+        return Tensor(raw_storage(data_type, shape, data), core, keeper)
+
+    def tensor_from_numpy(self, array: npt.ArrayLike, *, target: ExecutionTarget | None = None) -> Tensor:
+        """Copy an array or anything array-like; the dtype decides the element type. A scalar becomes shape (1,)."""
+        core = self._core
+        keeper = tensor_target(target, core)
+        return Tensor(numpy_storage(array), core, keeper)
+
+    def tensor_from_buffer(
+        self,
+        buffer: Any,
+        data_type: TensorDataType | int,
+        shape: Iterable[int],
+        *,
+        access: TensorAccessMode | int = TensorAccessMode.COPY,
+        target: ExecutionTarget | None = None,
+    ) -> Tensor:
+        """Make a tensor of a buffer of exactly as many bytes: a copy (COPY), or an alias (READ, READWRITE).
+
+        An alias needs contiguous memory, and writable memory for READWRITE. Both sides see the changes of the other,
+        and the buffer cannot be resized while the tensor, or a stage it is bound to, holds it.
+        """
+        core = self._core
+        keeper = tensor_target(target, core)
+        return Tensor(buffer_storage(buffer, data_type, shape, access), core, keeper)
+
+    def tensor_from_tokens(
+        self,
+        token_ids: Iterable[int],
+        *,
+        options: TokenTensorOptions | None = None,
+        target: ExecutionTarget | None = None,
+    ) -> Tensor:
+        """Make a (1, L) tensor of token ids, INT64 unless `options` says INT32."""
+        core = self._core
+        keeper = tensor_target(target, core)
+        return Tensor(token_storage(token_ids, options), core, keeper)
+
+    def token_ids_from_tensor(self, tensor: Tensor, *, target: ExecutionTarget | None = None) -> list[int]:
+        """Return the ids in an INT32 or INT64 tensor of shape (L,) or (1, L)."""
+        self._core  # noqa: B018  (raises on a closed Runtime)
+        bindable(tensor)
+        return tensor.token_ids(target)
+
+    def tensor_region(
+        self, source: Tensor, starts: Sequence[int], extents: Sequence[int], target: ExecutionTarget | None = None
+    ) -> Tensor:
+        """Copy a box of `source` into a new tensor of shape `extents`."""
+        self._core  # noqa: B018  (raises on a closed Runtime)
+        bindable(source)
+        return source.region(starts, extents, target=target)

@@ -1,0 +1,238 @@
+"""Tensors and locks (tensors 2 and 3). The factories are in `factories.py` and `token_tensors.py`."""
+
+from __future__ import annotations
+
+import operator
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from .checks import number_value
+from .errors import E_INVALIDARG, E_NOT_VALID_STATE, NOT_SUPPORTED, NotSupportedError, WinMLError
+from .handles import Closeable
+from .storage import Storage
+from .target import ExecutionTarget, RuntimeCore, TargetCore, tensor_target
+from .token_tensors import read_tokens
+from .values import (
+    BITS,
+    FLOATING_TYPES,
+    NUMPY_NAMES,
+    Descriptor,
+    TensorDataType,
+    TensorLockFlags,
+    TensorLockMode,
+)
+
+_READ = TensorLockMode.READ
+_WRITE = TensorLockMode.WRITE
+
+
+class Tensor(Closeable[Storage]):
+    """A typed block of memory: element type, shape, and bytes in C order.
+
+    Made by a `Runtime` or published by a `Stage`.
+    """
+
+    __slots__ = ("_runtime", "_target")
+
+    def __init__(self, storage: Storage, runtime: RuntimeCore, target: TargetCore | None = None) -> None:
+        self._open = storage
+        self._runtime = runtime
+        self._target = target
+
+    def desc(self) -> Descriptor:
+        """Return `(element type, shape)`; constant for the tensor's life."""
+        return self._core.descriptor
+
+    def to_numpy(self) -> npt.NDArray[Any]:
+        """Return an independent, writable copy with the tensor's dtype and shape (rank 0 gives a 0-d array).
+
+        ValueError for BFLOAT16, INT4 and UINT4, which NumPy lacks; 0x800700D4 while a writable lock is open.
+        """
+        storage = self._core
+        if storage.data_type not in NUMPY_NAMES:
+            raise ValueError(f"NumPy has no {storage.data_type.name}; read the bytes with lock(TensorLockMode.READ)")
+        storage.acquire(_READ)
+        try:
+            return storage.array().copy()
+        finally:
+            storage.release(_READ)
+
+    def copy_from(self, source: Tensor) -> None:
+        """Copy the bytes of `source`, which must be as many (else 0x80070057). Nothing is converted."""
+        destination = self._core
+        if not isinstance(source, Tensor):
+            raise TypeError(f"source must be a Tensor, not {type(source).__name__}")
+        origin = source._core
+        if origin.data.nbytes != destination.data.nbytes:
+            raise WinMLError(
+                E_INVALIDARG,
+                "IWinMLTensor.CopyFrom",
+                f"the source has {origin.data.nbytes} bytes, the destination {destination.data.nbytes}",
+            )
+        destination.acquire(_WRITE)
+        try:
+            if origin is not destination:
+                origin.acquire(_READ)
+                try:
+                    np.copyto(destination.data, origin.data)
+                finally:
+                    origin.release(_READ)
+        finally:
+            destination.release(_WRITE)
+
+    def fill(self, value: Any) -> None:
+        """Write one number to every element; a value that the element type cannot hold is ValueError."""
+        storage = self._core
+        if storage.data_type not in NUMPY_NAMES:
+            raise NotSupportedError(NOT_SUPPORTED, "IWinMLTensor.Fill", f"{storage.data_type.name} cannot be filled")
+        element = encode_element(value, storage.data_type)
+        storage.acquire(_WRITE)
+        try:
+            storage.array()[...] = element
+        finally:
+            storage.release(_WRITE)
+
+    def region(self, starts: Sequence[int], extents: Sequence[int], *, target: ExecutionTarget | None = None) -> Tensor:
+        """Copy a box into a new tensor of shape `extents`, beginning at `starts` (one number an axis)."""
+        storage = self._core
+        first = tuple(number_value(start, "start") for start in starts)
+        shape = tuple(number_value(extent, "extent", minimum=1) for extent in extents)
+        if len(first) != len(shape) or not shape:
+            raise ValueError(f"starts {first} and extents {shape} must have equal, nonzero length")
+        keeper = self._resolve(target)
+        return Tensor(copy_region(storage, first, shape), self._runtime, keeper)
+
+    def token_ids(self, target: ExecutionTarget | None = None) -> list[int]:
+        """Return the ids in an INT32 or INT64 tensor of shape (L,) or (1, L)."""
+        storage = self._core
+        self._resolve(target)
+        return read_tokens(storage)
+
+    def lock(self, mode: TensorLockMode | int, flags: TensorLockFlags | int = TensorLockFlags.NONE) -> TensorDataLock:
+        """Open the memory. READ locks coexist; WRITE and READ_WRITE exclude every other lock (0x800700D4), without
+        waiting.
+
+        WRITE promises to overwrite everything. Changes are visible at once.
+        """
+        storage = self._core
+        try:
+            wanted, option = TensorLockMode(mode), TensorLockFlags(flags)
+        except ValueError:
+            raise WinMLError(E_INVALIDARG, "IWinMLTensor.Lock", f"mode {mode!r}, flags {flags!r}") from None
+        if option & ~TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS:
+            raise WinMLError(E_INVALIDARG, "IWinMLTensor.Lock", f"unknown flags {flags!r}")
+        storage.acquire(wanted)
+        return TensorDataLock(storage, wanted)
+
+    def _resolve(self, target: ExecutionTarget | None) -> TargetCore:
+        """Target of a tensor made from this one: the given one, else its own, else the Runtime's."""
+        if target is None and self._target is not None:
+            return self._target
+        return tensor_target(target, self._runtime)
+
+
+class TensorDataLock:
+    """Access to the bytes of a tensor until it is closed; keeps the memory, not the Tensor object, alive."""
+
+    __slots__ = ("__weakref__", "_mode", "_release", "_storage", "_view")
+
+    def __init__(self, storage: Storage, mode: TensorLockMode) -> None:
+        """Wrap a lock that `storage.acquire(mode)` has taken."""
+        self._storage = storage
+        self._mode = mode
+        self._view: memoryview | None = None
+        self._release = weakref.finalize(self, storage.release, mode)
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of the tensor."""
+        return self._storage.data.nbytes
+
+    def data(self) -> memoryview:
+        """Return the bytes (format "B"), read-only for READ. The view ends with the lock."""
+        if not self._release.alive:
+            raise RuntimeError("TensorDataLock is closed")
+        if self._view is None:
+            view = self._storage.data.data
+            self._view = view.toreadonly() if self._mode is _READ else view
+        return self._view
+
+    def commit(self) -> None:
+        """Publish a staged write. Host memory has no stage (changes are visible at once): always 0x8007139F."""
+        if not self._release.alive:
+            raise RuntimeError("TensorDataLock is closed")
+        raise WinMLError(E_NOT_VALID_STATE, "IWinMLTensorDataLock.Commit", "a direct lock has nothing to commit")
+
+    def close(self) -> None:
+        """End the access. Closing twice is fine."""
+        view, self._view = self._view, None
+        if view is not None:
+            try:
+                view.release()
+            except BufferError:
+                # Somebody derived a view of their own: it keeps the memory, the lock ends all the same.
+                pass
+        self._release()
+
+    def __enter__(self) -> Self:
+        if not self._release.alive:
+            raise RuntimeError("TensorDataLock is closed")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def bindable(tensor: Tensor) -> Storage:
+    """Return the storage of a tensor to be bound; another class (None too) is TypeError, a closed one RuntimeError."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"tensor must be a Tensor, not {type(tensor).__name__}")
+    return tensor._core
+
+
+def encode_element(value: Any, data_type: TensorDataType) -> Any:
+    """Return `value` as a NumPy scalar of `data_type`; ValueError when it cannot be represented."""
+    name = NUMPY_NAMES[data_type]
+    dtype = np.dtype(name)
+    try:
+        if data_type is TensorDataType.BOOL:
+            return np.bool_(bool(value))
+        if data_type not in FLOATING_TYPES:
+            return dtype.type(operator.index(value))
+        if isinstance(value, str | bytes | bytearray):
+            raise TypeError("text is not a number")
+        number = float(value)
+        with np.errstate(over="ignore"):
+            element = dtype.type(number)
+        if np.isinf(element) and not np.isinf(number):
+            raise OverflowError("too large")
+        return element
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"{value!r} is not a value of {data_type.name}: {error}") from None
+
+
+def copy_region(storage: Storage, starts: tuple[int, ...], extents: tuple[int, ...]) -> Storage:
+    """Copy the box at `starts` of size `extents` (see `Tensor.region`)."""
+    context = "IWinMLTensor.Region"
+    if BITS[storage.data_type] < 8:
+        raise WinMLError(NOT_SUPPORTED, context, f"{storage.data_type.name} elements are packed, a region is not")
+    if len(extents) != len(storage.shape) or any(
+        start + extent > size for start, extent, size in zip(starts, extents, storage.shape, strict=True)
+    ):
+        raise WinMLError(E_INVALIDARG, context, f"{extents} at {starts} is not inside {storage.shape}")
+    # Elements as opaque blocks of bytes: works for every type of whole bytes, BFLOAT16 included.
+    elements = storage.data.view(f"V{BITS[storage.data_type] // 8}").reshape(storage.shape)
+    box = tuple(slice(start, start + extent) for start, extent in zip(starts, extents, strict=True))
+    storage.acquire(_READ)
+    try:
+        copy = elements[box].copy()
+    finally:
+        storage.release(_READ)
+    return Storage(copy.reshape(-1).view(np.uint8), storage.data_type, extents)

@@ -13,13 +13,12 @@ from .llama_side import BareLoop
 from .measure import Plan, Row, Step, alternate, endless, faster, main
 
 SAMPLING: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 1}
-CONTEXT_LENGTH = 1024
 MODES = ("greedy", "sampled")
 
 
 def new_tokens(plan: Plan) -> int:
     """Tokens of one stream: all steps of one side, so that a stream is rarely begun anew."""
-    return min(plan.chunks * plan.steps + 8, CONTEXT_LENGTH - 128)
+    return min(plan.chunks * plan.steps + 8, plan.context_length - 128)
 
 
 def our_step(model: genai.LanguageModel, mode: str, plan: Plan) -> Step:
@@ -75,8 +74,8 @@ def measure_gguf(plan: Plan) -> Iterator[Row]:
     import llama_cpp
 
     path = subjects.gguf_file(plan.quick)
-    with genai.load(path, threads=plan.threads, context_length=CONTEXT_LENGTH) as model:
-        bare = BareLoop(path, CONTEXT_LENGTH, 512, plan.threads)
+    with genai.load(path, threads=plan.threads, context_length=plan.context_length) as model:
+        bare = BareLoop(path, plan.context_length, 512, plan.threads)
         bare.use_sampler(SAMPLING["top_k"], SAMPLING["top_p"], SAMPLING["min_p"], SAMPLING["temperature"])
         for mode, aim in zip(MODES, (">= 0.99", ">= 0.985"), strict=True):
             seconds = alternate(our_step(model, mode, plan), bare_step(bare, False), plan)
@@ -85,7 +84,7 @@ def measure_gguf(plan: Plan) -> Iterator[Row]:
         other_side = "llama_decode and llama_sampler_sample"
         yield faster("P1 GGUF decode, sampled", other_side, seconds, 1, (">= 0.98", ">= 0.99"))
         llama = llama_cpp.Llama(
-            str(path), n_ctx=CONTEXT_LENGTH, n_threads=plan.threads, n_threads_batch=plan.threads, verbose=False
+            str(path), n_ctx=plan.context_length, n_threads=plan.threads, n_threads_batch=plan.threads, verbose=False
         )
         for mode in MODES:
             seconds = alternate(our_step(model, mode, plan), llama_step(llama, mode, plan), plan)
@@ -97,7 +96,7 @@ def measure_onnx(plan: Plan) -> Iterator[Row]:
     """P4, on each kind of folder."""
     for operators, weights in (("gqa", "q8"), ("gqa", "f32"), ("std", "f32")):
         folder = subjects.onnx_folder(operators, weights, plan.quick)
-        with genai.load(folder, threads=plan.threads, context_length=CONTEXT_LENGTH) as model:
+        with genai.load(folder, threads=plan.threads, context_length=plan.context_length) as model:
             seconds = alternate(our_step(model, "greedy", plan), genai_step(folder, plan), plan)
         yield faster(f"P4 ONNX decode, {operators} {weights}", "onnxruntime-genai", seconds, 1, (">= 0.97", ">= 1.03"))
 

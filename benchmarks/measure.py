@@ -59,9 +59,10 @@ class Plan:
     threads: int = 2
     quick: bool = False
     """Tiny models and a few steps: proves that the benchmark runs, measures nothing."""
+    context_length: int = 1024
 
 
-QUICK = Plan(chunks=2, steps=4, dropped=1, repeats=2, threads=1, quick=True)
+QUICK = Plan(chunks=2, steps=4, dropped=1, repeats=2, threads=1, quick=True, context_length=512)
 
 
 def alternate(ours: Step, other: Step, plan: Plan) -> tuple[float, float]:

@@ -12,41 +12,41 @@ from . import subjects
 from .measure import Plan, Row, main, shorter
 
 PEAK = """
-import psutil
-info = psutil.Process().memory_info()
 try:
     import resource
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 except ImportError:
-    peak = info.peak_wset
+    import psutil
+    peak = psutil.Process().memory_info().peak_wset
 print(peak)
 """
 OURS = """
-import sys, genai
-path, prompt, tokens, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-with genai.load(path, context_length=1024, threads=threads) as model:
+import sys
+import genai
+path, prompt, tokens, threads, context = *sys.argv[1:3], *map(int, sys.argv[3:])
+with genai.load(path, context_length=context, threads=threads) as model:
     for piece in model.stream(prompt, max_new_tokens=tokens):
         pass
 """
 LLAMA = """
 import sys
 from llama_cpp import Llama
-path, prompt, tokens, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-llama = Llama(path, n_ctx=1024, n_threads=threads, n_threads_batch=threads, verbose=False)
+path, prompt, tokens, threads, context = *sys.argv[1:3], *map(int, sys.argv[3:])
+llama = Llama(path, n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False)
 for part in llama.create_completion(prompt, max_tokens=tokens, temperature=0.0, stream=True):
     pass
 """
 GENAI = """
 import sys
 import onnxruntime_genai as og
-path, prompt, tokens, threads = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+path, prompt, tokens, threads, context = *sys.argv[1:3], *map(int, sys.argv[3:])
 config = og.Config(path)
 config.overlay('{"model": {"decoder": {"session_options": {"intra_op_num_threads": %d}}}}' % threads)
 model = og.Model(config)
 tokenizer = og.Tokenizer(model)
 ids = tokenizer.encode(prompt)
 settings = og.GeneratorParams(model)
-settings.set_search_options(max_length=1024, do_sample=False)
+settings.set_search_options(max_length=context, do_sample=False)
 generator, stream = og.Generator(model, settings), tokenizer.create_stream()
 generator.append_tokens(ids)
 for _ in range(tokens):
@@ -60,7 +60,8 @@ for _ in range(tokens):
 def peak_bytes(program: str, path: Path, plan: Plan) -> float:
     """Median over a few processes of the largest resident size, in bytes."""
     tokens = "8" if plan.quick else "200"
-    command = [sys.executable, "-c", program + PEAK, str(path), subjects.STORY, tokens, str(plan.threads)]
+    settings = [tokens, str(plan.threads), str(plan.context_length)]
+    command = [sys.executable, "-c", program + PEAK, str(path), subjects.STORY, *settings]
     runs = [subprocess.run(command, check=True, capture_output=True, text=True) for _ in range(min(plan.repeats, 3))]
     return statistics.median(int(run.stdout.split()[-1]) for run in runs)
 

@@ -13,7 +13,6 @@ from . import subjects
 from .llama_side import BareLoop
 from .measure import Plan, Row, alternate, faster, main
 
-CONTEXT_LENGTH = 1024
 BATCH = 512
 
 
@@ -36,7 +35,7 @@ def our_prompt(model: genai.LanguageModel, prompt: Callable[[], list[int]]) -> C
 def measure_gguf(plan: Plan, length: int) -> Iterator[Row]:
     """P3."""
     path = subjects.gguf_file(plan.quick)
-    bare = BareLoop(path, CONTEXT_LENGTH, BATCH, plan.threads)
+    bare = BareLoop(path, plan.context_length, BATCH, plan.threads)
     prompt = prompts(length, bare.vocabulary_size)
 
     def other() -> None:
@@ -44,7 +43,7 @@ def measure_gguf(plan: Plan, length: int) -> Iterator[Row]:
         bare.feed(prompt())
         bare.wait()
 
-    with genai.load(path, threads=plan.threads, context_length=CONTEXT_LENGTH) as model:
+    with genai.load(path, threads=plan.threads, context_length=plan.context_length) as model:
         seconds = alternate(our_prompt(model, prompt), other, whole(plan))
     yield faster(f"P3 GGUF prompt of {length}", "bare llama_decode", seconds, length, (">= 0.97", ">= 1.0"))
 
@@ -59,7 +58,7 @@ def genai_prompt(folder: Path, plan: Plan, prompt: Callable[[], list[int]]) -> C
 
     def evaluate() -> None:
         settings = og.GeneratorParams(model)
-        settings.set_search_options(max_length=CONTEXT_LENGTH, do_sample=False)
+        settings.set_search_options(max_length=plan.context_length, do_sample=False)
         generator = og.Generator(model, settings)
         generator.append_tokens(prompt())
         generator.generate_next_token()
@@ -71,7 +70,7 @@ def measure_onnx(plan: Plan, length: int) -> Iterator[Row]:
     """P5, on each kind of folder."""
     for operators, weights in (("gqa", "q8"), ("gqa", "f32"), ("std", "f32")):
         folder = subjects.onnx_folder(operators, weights, plan.quick)
-        with genai.load(folder, threads=plan.threads, context_length=CONTEXT_LENGTH) as model:
+        with genai.load(folder, threads=plan.threads, context_length=plan.context_length) as model:
             prompt = prompts(length, model.tokenizer.token_count)
             seconds = alternate(our_prompt(model, prompt), genai_prompt(folder, plan, prompt), whole(plan))
         name = f"P5 ONNX prompt of {length}, {operators} {weights}"

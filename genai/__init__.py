@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from .cancellation import CancellationSource as CancellationSource
     from .chat import Chat as Chat
     from .language_model import LanguageModel as LanguageModel
-    from .language_model import TextStream as TextStream
     from .loading import load as load
     from .options import TextGenerationOptions as TextGenerationOptions
     from .results import TextGenerationFinishReason as TextGenerationFinishReason
     from .results import TextGenerationResult as TextGenerationResult
     from .results import TextGenerationTimings as TextGenerationTimings
+    from .text_stream import TextStream as TextStream
     from .tokenizer import Tokenizer as Tokenizer
     from .tokenizer import TokenizerDecoder as TokenizerDecoder
 
@@ -35,7 +35,7 @@ _HOMES = {
     "TextGenerationOptions": ".options",
     "TextGenerationResult": ".results",
     "TextGenerationTimings": ".results",
-    "TextStream": ".language_model",
+    "TextStream": ".text_stream",
     "Tokenizer": ".tokenizer",
     "TokenizerDecoder": ".decoder",
     "WinMLError": "winml_lite",

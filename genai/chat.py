@@ -9,8 +9,9 @@ from .messages import ChatCompletionMessage, ChatCompletionRequest, ChatRole
 from .results import TextGenerationFinishReason, TextGenerationResult
 
 if TYPE_CHECKING:
-    from .language_model import CallFields, LanguageModel, TextStream
+    from .language_model import CallFields, LanguageModel
     from .sequence import SequenceCore
+    from .text_stream import TextStream
 
 
 class Chat:

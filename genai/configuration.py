@@ -181,11 +181,11 @@ class TextGenerationConfiguration:
         """Check that the parts are complete and fit: 0x8007139F for a missing one, 0x80070057 for one that does not
         fit, 0x80070032 for a state owner without sequence state. The configuration stays editable either way.
         """
-        self._check_unconsumed()
         self._compose(self._tokenizer)
 
     def _compose(self, tokenizer: Tokenizer | None) -> tuple[Pipeline, Stage, TokenFeed]:
         """Check everything, with `tokenizer` in mind; return the pipeline, the state owner and a feed."""
+        self._check_unconsumed()
         binding = self._binding
         pipeline = _required(binding.pipeline, "a pipeline")
         token_stage = _required(binding.token_input_stage, "a token input")
@@ -215,21 +215,9 @@ class TextGenerationConfiguration:
             )
         return pipeline, owner, feed
 
-    def consume(self, tokenizer: Tokenizer, eos_token_ids: tuple[int, ...]) -> SequenceCore:
-        """Make the sequence of a session and close the configuration for edits; a failing call leaves it open.
-
-        For `TextGenerationTask.create_session`; 0x800700AA while another session drives the pipeline.
-        """
-        self._check_unconsumed()
-        pipeline, owner, feed = self._compose(tokenizer)
-        key = pipeline.underlying_object
-        driver = _drivers.get(key, _nobody)()
-        if driver is not None and driver.state is not TextGenerationSessionState.CLOSED:
-            raise WinMLError(BUSY, "create_session", "another session drives this pipeline: close it first")
-        core = SequenceCore(pipeline, owner, feed, tokenizer, eos_token_ids)
-        _drivers[key] = weakref.ref(core)
+    def _mark_consumed(self) -> None:
+        """Close the configuration for edits: a session was made of it."""
         self._is_consumed = True
-        return core
 
 
 def _required(value: T | None, what: str) -> T:

@@ -41,8 +41,8 @@ def token_id_value(value: object) -> int:
 class PieceTable:
     """The bytes of each token, asked for once and kept. Shared by all decoders of a tokenizer, in any thread.
 
-    `piece` returns None for an id without a token. Of the ids in `hidden` nothing is shown. `strips_space` says that the
-    vocabulary puts one space before a text that the decoder has to take away again.
+    `piece` returns None for an id without a token. Of the ids in `hidden` nothing is shown. `strips_space` says that
+    the vocabulary puts one space before a text that the decoder has to take away again.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class PieceTable:
 class TokenizerDecoder:
     """Turns the tokens of one stream into text, one at a time. For a single user: callers serialize.
 
-    The pieces it returns are append-only: joined they equal the whole decode, but for a character that is cut at the end.
+    The pieces it returns are append-only: joined they equal the whole decode, but for a character cut at the end.
     """
 
     __slots__ = ("__weakref__", "_continuation", "_held", "_is_plain", "_table", "_texts")

@@ -127,16 +127,15 @@ class TextGenerationTask(_Closing):
             raise WinMLError(E_INVALIDARG, "create_session", "the configuration belongs to another Runtime")
         if configuration.tokenizer is not None and configuration.tokenizer is not self._tokenizer:
             raise WinMLError(E_INVALIDARG, "create_session", "the configuration names another tokenizer than the task")
-        configuration.validate()
-        pipeline, owner = configuration.pipeline, configuration.state_owner_stage
-        assert pipeline is not None and owner is not None  # validate() saw to it
+        pipeline, owner, feed = configuration._compose(self._tokenizer)
         key = pipeline.underlying_object
         present = _sessions.get(key)
         driver = present() if present is not None else None
         if driver is not None and driver.state is not TextGenerationSessionState.CLOSED:
             raise WinMLError(BUSY, "create_session", "another session drives this pipeline: close it first")
-        core = SequenceCore(pipeline, owner, configuration._consume(), self._tokenizer, self._eos_token_ids)
+        core = SequenceCore(pipeline, owner, feed, self._tokenizer, self._eos_token_ids)
         _sessions[key] = weakref.ref(core)
+        configuration._mark_consumed()
         return TextGenerationSession(core, configuration)
 
     @property

@@ -31,7 +31,7 @@ FREE_DIMENSION = 0xFFFFFFFFFFFFFFFF
 CHUNK = 128
 """Most tokens in one run: cancellation and Ctrl-C are looked at between runs."""
 
-_NUMPY = {
+_NUMPY: dict[TensorDataType, np.dtype[Any]] = {
     TensorDataType.INT32: np.dtype(np.int32),
     TensorDataType.INT64: np.dtype(np.int64),
     TensorDataType.FLOAT32: np.dtype(np.float32),
@@ -143,6 +143,11 @@ class TokenFeed:
     def abort(self) -> None:
         """Ask a run on another thread to stop early; it then fails with 0x800704C7."""
         self._pipeline.cancel_run()
+
+    def close(self) -> None:
+        """Give up the hold on the stage's inputs."""
+        self._mask = None
+        self._positions = None
 
     def _start_stepping(self) -> None:
         assert self._row_tensor is not None

@@ -6,22 +6,21 @@ begins like the one before costs only its new tokens.
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
-from winml_lite import NotSupportedError, WinMLError
+from winml_lite import NotSupportedError
 
 from .cancellation import CancellationSource
 from .chat import Chat
-from .codes import E_NOINTERFACE, E_NOT_VALID_STATE
-from .loop import GenerationLoop
+from .checks import index_value, instance_of
+from .codes import E_NOINTERFACE
 from .options import TextGenerationOptions
 from .results import TextGenerationResult
 from .sequence import SequenceCore
+from .text_stream import OnEnd, Operation, TextStream, Turn, Turnstile
 from .tokenizer import Tokenizer
 
 
@@ -50,109 +49,7 @@ class CallFields(OptionFields, total=False):
     timeout: float | None
 
 
-class _Turnstile:
-    """Lets one generation at a time through, in any thread; may be released by another thread than took it."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._holder: threading.Thread | None = None
-
-    def enter(self, timeout: float | None) -> None:
-        here = threading.current_thread()
-        if not self._lock.acquire(blocking=False):
-            if self._holder is here:
-                raise WinMLError(
-                    E_NOT_VALID_STATE,
-                    "generate",
-                    "this thread has an unfinished stream of the model: read it to its end or close it",
-                )
-            if not self._lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)):
-                raise TimeoutError(f"the model was busy for {timeout} seconds with another call")
-        self._holder = here
-
-    def leave(self) -> None:
-        self._holder = None
-        self._lock.release()
-
-
-OnEnd = Callable[[TextGenerationResult], None]
 MakePrompt = Callable[[SequenceCore], tuple[list[int], tuple[str, ...]]]
-
-
-def _end(loop: GenerationLoop, turnstile: _Turnstile, on_end: OnEnd | None) -> None:
-    """Finish a generation, also from garbage collection in another thread."""
-    try:
-        loop.close()
-        if on_end is not None and loop.result is not None:
-            on_end(loop.result)
-    finally:
-        turnstile.leave()
-
-
-class TextStream:
-    """An iterator of text pieces; afterwards `result` holds the whole.
-
-    Leaving the loop early and dropping the stream, or `close()`, ends the generation as CANCELED. A failing model
-    raises its WinMLError from the iteration; `result` then holds the text so far.
-    """
-
-    def __init__(self, loop: GenerationLoop, turnstile: _Turnstile, on_end: OnEnd | None = None) -> None:
-        self._loop = loop
-        self._finalizer = weakref.finalize(self, _end, loop, turnstile, on_end)
-        self._finalizer.atexit = False
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        try:
-            while (update := self._loop.read_next()) is not None:
-                if update.fragment:
-                    return update.fragment
-        except BaseException:  # KeyboardInterrupt: the model stays usable
-            self.close()
-            raise
-        self.close()
-        self.result.raise_for_error()
-        raise StopIteration
-
-    @property
-    def result(self) -> TextGenerationResult:
-        """The result of the finished stream; 0x8007139F before its end."""
-        result = self._loop.result
-        if result is None:
-            raise WinMLError(
-                E_NOT_VALID_STATE, "TextStream.result", "the stream is not at its end: read it or close it"
-            )
-        return result
-
-    @property
-    def reused_token_count(self) -> int:
-        """Prompt tokens that the model still knew from the call before."""
-        return self._loop.reused_token_count
-
-    def read(self) -> TextGenerationResult:
-        """Generate to the end and return the result."""
-        with self:
-            for _ in self:
-                pass
-        return self.result
-
-    def cancel(self) -> None:
-        """Ask the generation to stop; any thread may."""
-        self._loop.latch.cancel()
-
-    def close(self) -> None:
-        """End the generation now; what was not read is never generated."""
-        self._finalizer()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class LanguageModel:
@@ -169,7 +66,7 @@ class LanguageModel:
         self._core: SequenceCore | None = core
         self._keep = tuple(keep)
         self._tokenizer = core.tokenizer
-        self._turnstile = _Turnstile()
+        self._turnstile = Turnstile()
 
     def _open(self) -> SequenceCore:
         if self._core is None:
@@ -207,7 +104,9 @@ class LanguageModel:
         """
 
         def make_prompt(core: SequenceCore) -> tuple[list[int], tuple[str, ...]]:
-            return (core.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)), ()
+            if isinstance(prompt, str):
+                return core.tokenizer.encode(prompt), ()
+            return [index_value(token_id, "token id") for token_id in prompt], ()
 
         return self._start(make_prompt, fields)
 
@@ -215,16 +114,24 @@ class LanguageModel:
         """Start a generation once it is this call's turn; only then the prompt, and the stops it brings, are made."""
         self._open()
         options = _options(fields)
-        cancellation = fields.get("cancellation") or CancellationSource()
-        self._turnstile.enter(fields.get("timeout"))
+        cancellation = fields.get("cancellation")
+        if cancellation is None:
+            cancellation = CancellationSource()
+        instance_of(cancellation, CancellationSource, "cancellation")
+        turn = Turn()
         try:
+            self._turnstile.enter(turn, fields.get("timeout"))
             core = self._open()
+            core.recover()
             prompt, stops = make_prompt(core)
             if stops:
                 options = replace(options, stop=(*options.stop, *stops))
-            return TextStream(core.start(prompt, options, cancellation), self._turnstile, on_end)
+            operation = Operation(core.start(prompt, options, cancellation), self._turnstile, turn, on_end)
+            turn.end = operation.end
+            self._open()  # close() in another thread has seen the operation by now, or is seen here
+            return TextStream(operation)
         except BaseException:
-            self._turnstile.leave()
+            self._turnstile.leave(turn)
             raise
 
     def generate(self, prompt: str | Iterable[int], **fields: Unpack[CallFields]) -> TextGenerationResult:
@@ -247,19 +154,23 @@ class LanguageModel:
         return Chat(self, system, messages)
 
     def close(self) -> None:
-        """Give the model's memory back; waits for a call that is running in another thread. Again is fine."""
-        if self._core is None:
-            return
-        self._turnstile.enter(None)
+        """Give the model's memory back. A stream that is still open ends as CANCELED. Again is fine."""
+        core = self._core
+        self._core = None
+        turn = Turn()
         try:
-            core, self._core = self._core, None
+            current = self._turnstile.current
+            if current is not None and current.end is not None:
+                current.end()
+            self._turnstile.enter(turn, None)
             if core is not None:
+                core.recover()
                 core.close()
             for part in reversed(self._keep):
                 part.close()
             self._keep = ()
         finally:
-            self._turnstile.leave()
+            self._turnstile.leave(turn)
 
     def __enter__(self) -> Self:
         self._open()

@@ -88,8 +88,7 @@ def load(
 def _resolve(
     source: str | os.PathLike[str], engine: Engine | None, offline: bool, progress: Progress | None
 ) -> tuple[str, Path]:
-    """Return the model's name and its file or folder. An existing path wins over a catalog name of the same spelling.
-    """
+    """Return the model's name and its file or folder. An existing path wins over an equal catalog name."""
     text = os.fspath(source)
     if not isinstance(text, str):
         raise TypeError(f"source must be a path or a name, not {type(source).__name__}")

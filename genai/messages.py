@@ -1,7 +1,7 @@
 """What a conversation is made of: roles, messages, tools and the request around them (genai 3.1).
 
-Frozen records that check their fields and copy what they are given. Whether a request as a whole makes sense, and whether
-a template can honour it, is decided where it is formatted (`conversation.py`).
+Frozen records that check their fields and copy what they are given. Whether a request as a whole makes sense, and
+whether a template can honour it, is decided where it is formatted (`conversation.py`).
 """
 
 from __future__ import annotations

@@ -158,7 +158,11 @@ class SequenceCore:
 
     def _check_position(self) -> None:
         position = self.state_owner.sequence_position
-        if position != self.evaluated:
+        if position == self.evaluated:
+            return
+        if self.state is State.EMPTY:  # a session before this one has left its sequence in the pipeline
+            self.pipeline.reset()
+        else:
             self.state = State.RESET_REQUIRED
             raise WinMLError(
                 E_NOT_VALID_STATE,
@@ -193,8 +197,7 @@ class SequenceCore:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def synchronize(self) -> None:
-        """Take the position from the stage after a run was cut short (KeyboardInterrupt between run and book-keeping).
-        """
+        """Take the position from the stage: an interrupt may fall between a run and its book-keeping."""
         position = self.state_owner.sequence_position
         if self.evaluated <= position <= len(self.retained):
             self.evaluated = position
@@ -241,3 +244,4 @@ class SequenceCore:
         if self.state is State.ACTIVE:
             raise WinMLError(E_NOT_VALID_STATE, "close", "a generation is open: read it to its end or close it")
         self.state = State.CLOSED
+        self.feed.close()

@@ -94,8 +94,7 @@ class TextGenerationSession:
         *,
         cancellation: CancellationSource | None = None,
     ) -> TextGenerationStream:
-        """Start a generation from text, with the special tokens that the model adds; it replaces the present sequence.
-        """
+        """Start a generation from text with the model's special tokens; it replaces the present sequence."""
         core = self._open()
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be a str, not {type(prompt).__name__}")

@@ -16,9 +16,10 @@ from jinja2.meta import find_undeclared_variables
 from winml_lite import WinMLError
 
 from .codes import INVALID_DATA
-from .template_sandbox import CheckInserter, SandboxEnvironment, TemplateLimits, limited
+from .template_limits import TemplateLimits, limited
+from .template_sandbox import CheckInserter, SandboxEnvironment
 
-_SOURCE_LIMIT = 1 << 18
+_SOURCE_LIMIT = 1 << 17
 
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (

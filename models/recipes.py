@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from . import gguf_models
-from .gguf_models import SENTENCE, Tensors, vocabulary_metadata, write_gguf, write_shards
+from .gguf_models import SENTENCE, vocabulary_metadata
+from .gguf_writer import Tensors, write_gguf, write_shards
 from .vocabularies import byte_level_vocabulary, sentencepiece_vocabulary
 
 __all__ = [
@@ -56,14 +57,21 @@ def sharded_gguf(folder: Folder) -> Path:
     return path
 
 
-def vocabulary_gguf(folder: Folder, kind: str = "bpe") -> Path:
-    """Build a GGUF with a vocabulary only. `kind`: `"bpe"`, `"spm"` (adds a space in front) or `"spm-no-prefix"`."""
-    vocabularies = {
-        "bpe": lambda: byte_level_vocabulary(merge_count=120, user_defined=("<think>", "</think>")),
-        "spm": lambda: sentencepiece_vocabulary(add_space_prefix=True),
-        "spm-no-prefix": lambda: sentencepiece_vocabulary(add_space_prefix=False),
-    }
-    return _decoder(folder, f"vocabulary-{kind}.gguf", lambda: (vocabulary_metadata(vocabularies[kind]()), {}))
+def vocabulary_gguf(folder: Folder, kind: str = "smollm") -> Path:
+    """Build a GGUF with a vocabulary only.
+
+    `kind`: the text splitting of a byte-level one (`"smollm"`, `"gpt-2"`, `"llama-bpe"`, `"qwen2"`), or
+    SentencePiece-type: `"spm"`, which puts a space in front of a text, and `"spm-no-prefix"`, which does not.
+    """
+
+    def model() -> Model:
+        if kind.startswith("spm"):
+            vocabulary = sentencepiece_vocabulary(add_space_prefix=kind == "spm")
+        else:
+            vocabulary = byte_level_vocabulary(merge_count=120, pre=kind, user_defined=("<think>", "</think>"))
+        return vocabulary_metadata(vocabulary), {}
+
+    return _decoder(folder, f"vocabulary-{kind}.gguf", model)
 
 
 def scripted_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **options: Any) -> Path:

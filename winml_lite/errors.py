@@ -27,6 +27,7 @@ INVALID_DATA = 0x8007000D
 E_OUTOFMEMORY = 0x8007000E
 NOT_SUPPORTED = 0x80070032
 E_INVALIDARG = 0x80070057
+DISK_FULL = 0x80070070
 INSUFFICIENT_BUFFER = 0x8007007A
 MODULE_NOT_FOUND = 0x8007007E
 BUSY = 0x800700AA
@@ -35,6 +36,7 @@ LOCKED = 0x800700D4
 WAIT_TIMEOUT = 0x80070102
 ARITHMETIC_OVERFLOW = 0x80070216
 NOT_FOUND = 0x80070490
+NO_LEGAL_TOKEN = 0x80070491
 CANCELLED = 0x800704C7
 INTERNAL_ERROR = 0x8007054F
 FILE_CORRUPT = 0x80070570
@@ -58,6 +60,7 @@ DESCRIPTIONS: dict[int, str] = {
     E_OUTOFMEMORY: "out of memory",
     NOT_SUPPORTED: "not supported",
     E_INVALIDARG: "invalid argument",
+    DISK_FULL: "the disk is full",
     INSUFFICIENT_BUFFER: "the buffer or the sequence capacity is too small",
     MODULE_NOT_FOUND: "a library was not found",
     BUSY: "the pipeline is executing",
@@ -66,6 +69,7 @@ DESCRIPTIONS: dict[int, str] = {
     WAIT_TIMEOUT: "the wait timed out",
     ARITHMETIC_OVERFLOW: "arithmetic overflow",
     NOT_FOUND: "not found",
+    NO_LEGAL_TOKEN: "the constraint leaves no token",
     CANCELLED: "the operation was cancelled",
     INTERNAL_ERROR: "the execution provider failed",
     FILE_CORRUPT: "the file is corrupt or unreadable",

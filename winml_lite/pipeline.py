@@ -43,6 +43,7 @@ class PipelineCore:
     """
 
     __slots__ = (
+        "__weakref__",
         "_cancel_requested",
         "_edges",
         "_feedback",

@@ -12,10 +12,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from .architecture import DecoderArchitecture
+from .fused_operators import FusedOperators
 from .graph import GraphBuilder
-from .operators import OPERATOR_SETS, OperatorSet
+from .operators import OperatorSet
+from .portable_operators import PlainOperators, StandardOperators
 from .source import ModelSource, Rows
 from .weights import EightBitWeights, FloatWeights, WeightFormat
+
+OPERATOR_SETS: dict[str, type[OperatorSet]] = {
+    "plain": PlainOperators,
+    "std": StandardOperators,
+    "gqa": FusedOperators,
+}
 
 
 def build_decoder(

@@ -1,7 +1,7 @@
 """The pages of the project and how their code blocks are run.
 
-Blocks of a page run in order and share their names, in a folder with the files that the pages speak of. One thing is
-replaced: what a download of a catalog model would bring is the scripted tiny model. Everything after that is real.
+Blocks of a page run in order and share their names, in a folder with the files that the pages speak of. The name
+`smollm2` stands for the scripted tiny model there, by a catalog file in the cache folder, as a user may write one.
 
     ```python    is executed; a following ```output block must equal what it prints
     ```sh        each `winml-lite` command is executed in this process; `echo TEXT |` before it is its standard input

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,18 @@ from rules.documents import PAGES, run_page
 from rules.project import ROOT, text_of
 
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)[^)]*\)")
+
+CATALOG = """
+[[model]]
+name = "smollm2"
+file = "scripted.gguf"
+size = {size}
+sha256 = "{sha256}"
+licence = "MIT"
+chat = true
+[[model.source]]
+path = {path}
+"""
 
 needs_llama = pytest.mark.skipif(
     importlib.util.find_spec("llama_cpp") is None,
@@ -32,12 +46,16 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workspace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder in which a page runs; the catalog's download brings the scripted model."""
+    """The folder in which a page runs, with a cache folder whose catalog names the scripted model `smollm2`."""
     shutil.copy(built / "model.gguf", tmp_path / "model.gguf")
     shutil.copytree(built / "model-onnx", tmp_path / "model-onnx")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WINML_LITE_HOME", str(tmp_path / "home"))
-    monkeypatch.setattr("genai.download.pull", lambda entry, **options: built / "model.gguf")
+    home = tmp_path / "home"
+    home.mkdir()
+    data = (built / "model.gguf").read_bytes()
+    source = json.dumps(str(built / "model.gguf"))
+    (home / "catalog.toml").write_text(CATALOG.format(size=len(data), sha256=sha256(data).hexdigest(), path=source))
+    monkeypatch.setenv("WINML_LITE_HOME", str(home))
     return tmp_path
 
 

@@ -8,47 +8,33 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from .gguf_metadata import BOOL, NUMBERS, STRING, Metadata, Span
 from .quantization import STORAGE_TYPES
 
 _MAGIC = b"GGUF"
-_STRING, _ARRAY = 8, 9
-_BOOL = 7
-_NUMBERS: dict[int, str] = {
-    0: "<B",
-    1: "<b",
-    2: "<H",
-    3: "<h",
-    4: "<I",
-    5: "<i",
-    6: "<f",
-    _BOOL: "<B",
-    10: "<Q",
-    11: "<q",
-    12: "<d",
-}
-"""Value type -> format, for `struct` and for NumPy."""
+_ARRAY = 9
 _MAX_STRINGS = 1 << 24  # sixty times the largest vocabulary: a bound on the walk over one array
 _MAX_DIMENSIONS = 4
 
+_TOKENS = "tokenizer.ggml.tokens"  # an engine may end the process over the same token twice
+
 # Engines read these without looking at the type first; a wrong one would end the process.
 _EXPECTED: dict[str, tuple[bool, frozenset[int]]] = {
-    "general.architecture": (False, frozenset({_STRING})),
+    "general.architecture": (False, frozenset({STRING})),
     "general.alignment": (False, frozenset({4})),
     "split.no": (False, frozenset({2})),
     "split.count": (False, frozenset({2})),
-    "tokenizer.ggml.model": (False, frozenset({_STRING})),
-    "tokenizer.ggml.tokens": (True, frozenset({_STRING})),
+    "tokenizer.ggml.model": (False, frozenset({STRING})),
+    _TOKENS: (True, frozenset({STRING})),
     "tokenizer.ggml.scores": (True, frozenset({5, 6})),
     "tokenizer.ggml.token_type": (True, frozenset({4, 5})),
-    "tokenizer.ggml.merges": (True, frozenset({_STRING})),
+    "tokenizer.ggml.merges": (True, frozenset({STRING})),
     "tokenizer.ggml.precompiled_charsmap": (True, frozenset({0, 1})),
-    "tokenizer.chat_template": (False, frozenset({_STRING})),
+    "tokenizer.chat_template": (False, frozenset({STRING})),
 }
 _PER_TOKEN = ("tokenizer.ggml.scores", "tokenizer.ggml.token_type")
 
@@ -66,18 +52,6 @@ class GgufTensor:
     offset: int
     """Where the data starts, in bytes from the start of the file."""
     byte_size: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """A string or an array in the file, not decoded yet."""
-
-    code: int
-    """Type of the value, or of the elements of an array."""
-    is_array: bool
-    count: int
-    start: int
-    stop: int
 
 
 class CorruptHeader(Exception):
@@ -124,71 +98,41 @@ class _Cursor:
 
     def text(self, what: str) -> str:
         """Read a short string that must be UTF-8: a key or a tensor name."""
-        length = self.number("<Q", what)
-        if length > 65535:
-            raise CorruptHeader(f"{what} has {length} bytes")
+        length = self._short(self.number("<Q", what), what)
         start = self.take(length, what)
         try:
             return self._data[start : start + length].decode("utf-8")
         except UnicodeDecodeError:
             raise CorruptHeader(f"{what} is not UTF-8") from None
 
-    def skip_strings(self, count: int, what: str) -> None:
-        """Step over `count` strings. The lengths are a chain, so this is the one loop over a vocabulary at load."""
+    @staticmethod
+    def _short(length: int, what: str) -> int:
+        """Return the length of a name or a token, which is never long."""
+        if length > 65535:
+            raise CorruptHeader(f"{what} has a string of {length} bytes")
+        return length
+
+    def skip_strings(self, count: int, what: str, distinct: bool) -> None:
+        """Step over `count` strings; with `distinct`, refuse one that appears twice (empty ones may).
+
+        The lengths are a chain, so this is the one loop over a vocabulary at load.
+        """
         if count > _MAX_STRINGS:
             raise CorruptHeader(f"{what} claims {count} strings, more than any vocabulary has")
         length_at = struct.Struct("<Q").unpack_from
         data, position, last = self._data, self.position, self.end - 8
+        seen: set[bytes] = set()
         for index in range(count):
             if position > last:
                 raise CorruptHeader(f"{what} ends in string {index} of {count}; the file is truncated or damaged")
-            position += 8 + length_at(data, position)[0]
+            start = position + 8
+            position = start + length_at(data, position)[0]
+            if distinct and position > start:
+                text = data[start : self._short(position - start, what) + start]
+                if text in seen:
+                    raise CorruptHeader(f"{what} has the entry {text!r} twice")
+                seen.add(text)
         self.take(position - self.position, what)
-
-
-class _Metadata(Mapping[str, object]):
-    """Key-value pairs of the header; strings and arrays are decoded at first use and kept."""
-
-    def __init__(self, data: mmap.mmap, values: dict[str, object]) -> None:
-        self._data = data
-        self._values = values
-
-    def __getitem__(self, key: str) -> object:
-        value = self._values[key]
-        if isinstance(value, _Span):
-            value = self._values[key] = self._decode(value)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._values
-
-    def __repr__(self) -> str:
-        return f"<GGUF metadata, {len(self)} keys>"
-
-    def _decode(self, span: _Span) -> object:
-        try:
-            content = self._data[span.start : span.stop]
-        except ValueError:
-            raise RuntimeError("the GGUF file is closed, and this value was not read before") from None
-        if span.code != _STRING:
-            numbers = np.frombuffer(content, dtype=_NUMBERS[span.code])
-            return numbers != 0 if span.code == _BOOL else numbers
-        if not span.is_array:
-            return content.decode("utf-8", "surrogateescape")
-        length_at = struct.Struct("<Q").unpack_from
-        texts: list[str] = []
-        start = 8
-        for _ in range(span.count):
-            stop = start + length_at(content, start - 8)[0]
-            texts.append(content[start:stop].decode("utf-8", "surrogateescape"))
-            start = stop + 8
-        return texts
 
 
 def read_header(data: mmap.mmap) -> GgufHeader:
@@ -206,7 +150,7 @@ def read_header(data: mmap.mmap) -> GgufHeader:
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
         raise CorruptHeader(f"general.alignment is {alignment}, not a power of two")
     tensors = _read_tensors(cursor, tensor_count, alignment)
-    return GgufHeader(version, _Metadata(data, values), tensors)
+    return GgufHeader(version, Metadata(data, values), tensors)
 
 
 def _read_preamble(data: mmap.mmap, cursor: _Cursor) -> tuple[int, int, int]:
@@ -255,30 +199,30 @@ def _read_pair(cursor: _Cursor, index: int) -> tuple[str, object]:
     count = 1
     if is_array:
         code, count = cursor.number("<I", what), cursor.number("<Q", what)
-    if code not in _NUMBERS and code != _STRING:
+    if code not in NUMBERS and code != STRING:
         raise CorruptHeader(f"{what} has the type {code}, which is unknown" + (" inside an array" if is_array else ""))
     expected = _EXPECTED.get(key)
     if expected is not None and (is_array != expected[0] or code not in expected[1]):
         raise CorruptHeader(f"{what} has the wrong type ({'array of ' if is_array else ''}{code})")
-    if not is_array and code != _STRING:
-        number = cursor.number(_NUMBERS[code], what)
-        return key, bool(number) if code == _BOOL else number
+    if not is_array and code != STRING:
+        number = cursor.number(NUMBERS[code], what)
+        return key, bool(number) if code == BOOL else number
     start = cursor.position
     if not is_array:
         start = cursor.take(cursor.number("<Q", what), what)
-    elif code == _STRING:
-        cursor.skip_strings(count, what)
+    elif code == STRING:
+        cursor.skip_strings(count, what, distinct=key == _TOKENS)
     else:
-        cursor.take(count * struct.calcsize(_NUMBERS[code]), what)
-    return key, _Span(code, is_array, count, start, cursor.position)
+        cursor.take(count * struct.calcsize(NUMBERS[code]), what)
+    return key, Span(code, is_array, count, start, cursor.position)
 
 
 def _check_vocabulary_size(values: Mapping[str, object]) -> None:
     """Refuse per-token arrays shorter than the vocabulary: engines read them by token id."""
-    tokens = values.get("tokenizer.ggml.tokens")
+    tokens = values.get(_TOKENS)
     for key in _PER_TOKEN:
         value = values.get(key)
-        if isinstance(value, _Span) and isinstance(tokens, _Span) and value.count < tokens.count:
+        if isinstance(value, Span) and isinstance(tokens, Span) and value.count < tokens.count:
             raise CorruptHeader(f"{key!r} has {value.count} entries for {tokens.count} tokens")
 
 

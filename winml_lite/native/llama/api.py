@@ -37,6 +37,7 @@ class LlamaApi(Protocol):
     GGML_TYPE_F32: int
     GGML_TYPE_F16: int
     GGML_TYPE_Q8_0: int
+    LLAMA_FLASH_ATTN_TYPE_DISABLED: int
     LLAMA_TOKEN_ATTR_CONTROL: int
     LLAMA_TOKEN_ATTR_USER_DEFINED: int
 
@@ -123,11 +124,11 @@ def names_in_use() -> list[str]:
     return [name for name in members if name.lower().startswith(("llama_", "ggml_"))]
 
 
-def returning_address(function: Any, *arguments: Any) -> Callable[..., int | None]:
-    """Return a second view of a C function whose result is a plain address: a typed pointer object costs more."""
+def retyped(function: Any, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """Return a second view of a C function with other C types: a plain address is cheaper than a typed pointer."""
     address = ctypes.cast(function, ctypes.c_void_p).value
     assert address is not None
-    return ctypes.CFUNCTYPE(ctypes.c_void_p, *arguments)(address)
+    return ctypes.CFUNCTYPE(result, *arguments)(address)
 
 
 # The body of `llama_cpp/__init__.py` imports the package's high-level API, its chat formats and what they need: three

@@ -13,7 +13,7 @@ from ...errors import E_FAIL, E_UNEXPECTED, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, Wi
 from ...handles import Resource
 from ...storage import Bytes
 from ..ffi import view_memory
-from .api import LlamaApi, returning_address
+from .api import LlamaApi, retyped
 from .library import c_library, log
 from .memory import host_memory
 from .model import LlamaModel, gated
@@ -96,7 +96,7 @@ class Context:
             raise WinMLError(NOT_SUPPORTED, _BUILD, f"{model.path} has no sequence memory: it does not generate text")
         self._memory = memory
         self._decode = api.llama_decode
-        self._row_at = returning_address(api.llama_get_logits_ith, ctypes.c_void_p, ctypes.c_int32)
+        self._row_at = retyped(api.llama_get_logits_ith, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
         self._row: tuple[int, Bytes] | None = None
         self._set_adapters(settings.adapters)
 
@@ -111,6 +111,9 @@ class Context:
         params.type_k = settings.key_type
         params.type_v = settings.value_type
         params.offload_kqv = params.op_offload = settings.offload
+        if settings.key_type == settings.value_type == api.GGML_TYPE_F32:
+            # who pays for exact keys and values wants exact attention: the fused kernel works in half precision
+            params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.no_perf = True
         params.swa_full = True  # the whole of a sliding window is kept, so that any rewind is possible
         abort.install(api, params)
@@ -134,7 +137,7 @@ class Context:
     def row_address(self) -> int:
         """Address of the last token's logits, float32 (vocabulary size,); valid until the next `decode`."""
         with self._gate:
-            address = self._row_at(self._pointer, -1)
+            address: int | None = self._row_at(self._pointer, -1)
         if not address:
             raise WinMLError(E_UNEXPECTED, "llama_get_logits_ith", "the engine returned no logits")
         return address

@@ -33,7 +33,7 @@ def check_model(artifact: GgufArtifact) -> None:
         header.refuse("general.architecture is missing")
     _check_shape(header)
     _check_experts(header)
-    _check_rope(header)
+    _check_numbers(header)
     _check_vocabulary(header)
 
 
@@ -112,7 +112,10 @@ def _check_experts(header: _Header) -> None:
         header.refuse(f"{group_used} of {groups} expert groups are used per token")
 
 
-def _check_rope(header: _Header) -> None:
+def _check_numbers(header: _Header) -> None:
+    for key, value in header.values.items():
+        if key.startswith(header.prefix) and key.endswith("epsilon") and isinstance(value, float) and not value >= 0:
+            header.refuse(f"{key} is {value}, not a number from 0 up")  # NaN included
     scaling = header.values.get(header.prefix + "rope.scaling.type")
     if isinstance(scaling, str) and scaling not in _ROPE_SCALINGS:
         header.refuse(f"rope.scaling.type is {scaling!r}, not one of {', '.join(_ROPE_SCALINGS)}")

@@ -30,7 +30,7 @@ class LlamaModel:
     def __init__(self, found: Library, artifact: GgufArtifact, pointer: int) -> None:
         self.library = found
         self.path = artifact.path
-        self.gate = threading.Lock()
+        self.gate = threading.RLock()  # a log handler may come back to the model
         """Held around every native call on the model or its vocabulary; they are short."""
         self.resource = Resource(pointer, gated(found.api.llama_model_free, self.gate), artifact.keep_alive)
         self.pointer = pointer
@@ -55,7 +55,7 @@ class LlamaModel:
             return self._adapters[key]
 
 
-def gated(free: Callable[[int], object], gate: threading.Lock) -> Callable[[int], object]:
+def gated(free: Callable[[int], object], gate: threading.Lock | threading.RLock) -> Callable[[int], object]:
     """Return a `free` that waits until no native call is inside the object.
 
     One can only be inside at interpreter exit, in a daemon thread. The gate is not opened again: that thread waits at
@@ -64,7 +64,7 @@ def gated(free: Callable[[int], object], gate: threading.Lock) -> Callable[[int]
     return partial(_free_when_idle, free, gate)
 
 
-def _free_when_idle(free: Callable[[int], object], gate: threading.Lock, pointer: int) -> None:
+def _free_when_idle(free: Callable[[int], object], gate: threading.Lock | threading.RLock, pointer: int) -> None:
     if gate.acquire(timeout=_EXIT_WAIT):
         free(pointer)
 

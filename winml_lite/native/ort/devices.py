@@ -6,7 +6,7 @@ import ctypes
 import os
 from dataclasses import dataclass
 
-from ...errors import E_INVALIDARG, NOT_FOUND, WinMLError
+from ...errors import NOT_FOUND, WinMLError
 from ...values import ExecutionTargetKind
 from ..backend import Placement
 from . import api
@@ -103,11 +103,3 @@ def append_provider(options: int, device: OrtDevice, settings: tuple[tuple[str, 
         ctypes.cast(values, ctypes.c_void_p),
         len(settings),
     )
-
-
-def check_provider_options(placement: Placement, settings: tuple[tuple[str, str], ...]) -> None:
-    """Provider options need a pinned provider: 0x80070057 otherwise."""
-    if settings and placement.provider is None:
-        raise WinMLError(
-            E_INVALIDARG, "", f"provider option {settings[0][0]!r} needs a target that is pinned to a provider"
-        )

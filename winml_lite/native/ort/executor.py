@@ -1,7 +1,8 @@
-"""One built ONNX stage: bindings by position, runs, outputs; implements `backend.StageExecutor` (runtime 7, 12.1, 19, 20).
+"""One built ONNX stage: bindings by position, runs, outputs; implements `backend.StageExecutor`
+(runtime 7, 12.1, 19, 20).
 
-Everything that a run needs is prepared when a binding changes, so a run on stable bindings is one call into the engine: by
-`RunWithBinding` when every output has its memory already, else by `Run`, which lets the engine make what is missing.
+Everything that a run needs is prepared when a binding changes, so a run on stable bindings is one call into the engine:
+by `RunWithBinding` when every output has its memory already, else by `Run`, which lets the engine make what is missing.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ from functools import partial
 from ...errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, WinMLError
 from ...files.artifact import OnnxArtifact, Port
 from ...handles import Resource
-from ...storage import Storage, byte_size, check_descriptor
+from ...storage import Storage, check_descriptor
 from ...values import FLOATING_TYPES, ExecutionTargetKind, TensorDataType
-from ..backend import StageOptions
+from ..backend import Sequence, StageOptions
 from . import api
 from .environment import owned
 from .session import Session
 from .slots import OutputSlots, empty_unless_running
 from .state import ManagedState, StatePair, check_pairs
-from .values import own_value, storage_of, value_descriptor, value_of
+from .values import own_value, storage_of, value_of
 
 _RUN = "IWinMLPipeline.Run"
 
@@ -51,11 +52,16 @@ class OrtExecutor:
         self._state: ManagedState | None = None
         if pairs and not options.caller_owns_state:
             self._state = ManagedState(pairs, artifact.shareable_pairs, options.capacity_hint, session.state)
-        self.sequence = self._state
+        self.sequence: Sequence | None = self._state
         self._managed_inputs = self._state.inputs if self._state is not None else frozenset()
         self._bound_inputs: list[Storage | None] = [None] * len(self.inputs)
         self._bound_outputs: list[Storage | None] = [None] * len(self.outputs)
         self._wanted = [False] * len(self.outputs)
+        names = {port.name: index for index, port in enumerate(session.inputs)}
+        self._passed_through = {
+            index: names[port.name] for index, port in enumerate(session.outputs) if port.name in names
+        }
+        """Outputs that are an input: the engine neither copies them nor uses memory given for them."""
         self._symbols = _shared_symbols(session.inputs, self._managed_inputs)
         self._make_arrays()
 
@@ -72,9 +78,11 @@ class OrtExecutor:
         self._live_slots = [self._slots]  # what the finalizer sees
         weakref.finalize(self, empty_unless_running, self._live_slots, session.state)
         self._binding: Resource | None = None
-        self._binding_inputs: list[int] = [0] * count  # values that the binding has now
+        self._binding_inputs: list[Storage | None] = [None] * count  # what the binding has now
         self._invoke: Callable[[], int | None] = partial(int)
         self._copies: list[tuple[int, Storage]] = []
+        self._late_copies: list[tuple[Storage, Storage]] = []
+        self._passed_wanted: list[int] = []
         self._taken: dict[int, Storage] = {}
         self._step = 0
         self._dirty = self._outputs_dirty = True
@@ -84,6 +92,8 @@ class OrtExecutor:
     # Bindings
 
     def bind_input(self, index: int, storage: Storage | None) -> None:
+        if storage is self._bound_inputs[index]:
+            return
         port = self._session.inputs[index]
         if storage is not None:
             what = f"IWinMLStage.BindInput, input {index} {port.name!r}"
@@ -111,6 +121,7 @@ class OrtExecutor:
 
     def run(self) -> None:
         state = self._state
+        self._produced = False
         if self._dirty or (state is not None and state.stale):
             self._prepare()
         if state is not None:
@@ -126,7 +137,6 @@ class OrtExecutor:
             status = self._invoke()
         finally:
             run_state.running = False
-            self._produced = False
         if self._aborted:
             self._aborted = False
             api.RunOptionsUnsetTerminate(self._run_options.pointer)
@@ -137,19 +147,21 @@ class OrtExecutor:
             api.raise_status(status, _RUN)
         if state is not None:
             state.measure(slots, self._step)
-        if self._copies:
-            self._check_copies()
+        if self._copies or self._passed_wanted:
+            self._copy_outputs()
         self._produced = True
 
     def commit(self) -> None:
-        if self._copies:
-            for output, storage in self._copies:
-                self._copy(output, storage)
+        if self._late_copies:
+            for target, produced in self._late_copies:
+                target.data[:] = produced.data
+            self._late_copies = []
         if self._state is not None:
             self._state.commit(self._slots, self._taken, self._input_values)
 
     def discard(self) -> None:
         self._produced = False
+        self._late_copies = []
         if self._state is not None:
             self._state.discard()
 
@@ -202,8 +214,8 @@ class OrtExecutor:
             state.start(extents)
         if self._outputs_dirty or self._caller_pairs or (state is not None and state.stale):
             self._place_outputs()
-        if state is not None:
-            state.place(values, self._slots)
+            if state is not None:
+                state.place(values, self._slots)
         if self._slots.has_fresh:
             self._use_arrays()
         else:
@@ -238,6 +250,7 @@ class OrtExecutor:
         state = self._state
         self._slots.empty()
         self._copies = []
+        self._passed_wanted = [index for index in self._passed_through if self._wanted[index]]
         managed = state.outputs if state is not None else {}
         chosen = [
             index
@@ -264,8 +277,9 @@ class OrtExecutor:
         pair = self._caller_pairs.get(index)
         if bound is None and pair is not None:
             return self._keep_in_place(pair)
-        if bound is not None and self._session.outputs[index].name in self._session.passed_through:
-            self._copies.append((index, bound))  # the engine ignores memory given for such an output
+        if bound is not None and index in self._passed_through:
+            self._passed_wanted.append(index)
+            self._copies.append((index, bound))
             return None
         return value_of(bound) if bound is not None else None
 
@@ -301,45 +315,41 @@ class OrtExecutor:
             pointer = ctypes.c_void_p()
             api.CreateIoBinding(session.resource.pointer, ctypes.byref(pointer))
             self._binding = owned(pointer, api.ReleaseIoBinding, session.resource)
-            self._binding_inputs = [0] * len(self.inputs)
+            self._binding_inputs = [None] * len(self.inputs)
+            for index in self._managed_inputs:
+                api.BindInput(self._binding.pointer, session.input_names[index], self._input_values[index] or 0)
             for slot, index in enumerate(self._slots.outputs):
                 api.BindOutput(self._binding.pointer, session.output_names[index], self._slots.value(slot))
         binding = self._binding.pointer
-        for index, value in enumerate(self._input_values):
-            if value and value != self._binding_inputs[index]:
-                api.BindInput(binding, session.input_names[index], value)
-                self._binding_inputs[index] = value
+        for index, storage in enumerate(self._bound_inputs):
+            if storage is not None and storage is not self._binding_inputs[index]:
+                api.BindInput(binding, session.input_names[index], value_of(storage))
+                self._binding_inputs[index] = storage
         self._invoke = partial(api.RunWithBinding, session.resource.pointer, self._run_options.pointer, binding)
 
-    # Outputs that are copied after the run
+    # Outputs that are copied
 
-    def _check_copies(self) -> None:
-        for index, storage in self._copies:
-            produced = self._descriptor(index)
-            if produced != storage.descriptor and not (
-                index in self._caller_pairs and byte_size(*produced) == byte_size(*storage.descriptor)
-            ):
+    def _copy_outputs(self) -> None:
+        """Copy what the engine could not write in place; a state of the caller waits for `commit`."""
+        for index in self._passed_wanted:
+            source = self._bound_inputs[self._passed_through[index]]
+            if source is not None:
+                self._taken[index] = Storage(source.data.copy(), source.data_type, source.shape)
+        for index, target in self._copies:
+            produced = self._taken.get(index) or self._take(index)
+            self._taken[index] = produced
+            late = index in self._caller_pairs
+            if produced.descriptor != target.descriptor and not (late and produced.data.size == target.data.size):
                 name = self._session.outputs[index].name
                 raise WinMLError(
                     E_INVALIDARG,
                     _RUN,
-                    f"output {name!r} was produced with shape {produced[1]}, the bound tensor has {storage.shape}",
+                    f"output {name!r} was produced with shape {produced.shape}, the bound tensor has {target.shape}",
                 )
-
-    def _descriptor(self, index: int) -> tuple[TensorDataType, tuple[int, ...]]:
-        state = self._state
-        if state is not None and state.placed(index if index in state.outputs else -1):
-            return state.storage(state.outputs[index]).descriptor
-        return value_descriptor(self._slots.value(self._slots.place[index]))
-
-    def _copy(self, index: int, storage: Storage) -> None:
-        state = self._state
-        if state is not None and index in state.outputs:
-            storage.data[:] = state.storage(state.outputs[index]).data
-            return
-        address = ctypes.c_void_p()
-        api.GetTensorMutableData(self._slots.value(self._slots.place[index]), ctypes.byref(address))
-        ctypes.memmove(storage.address, address.value or 0, byte_size(storage.data_type, storage.shape))
+            if late:
+                self._late_copies.append((target, produced))
+            else:
+                target.data[:] = produced.data
 
 
 def _check(storage: Storage, port: Port, what: str) -> None:

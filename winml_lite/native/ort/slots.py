@@ -12,11 +12,11 @@ from .environment import RunState
 class OutputSlots:
     """Arrays for the outputs of a run.
 
-    A slot is *placed* when a value is given to the engine, and *fresh* when the engine makes one, which then belongs to the
-    slot until somebody takes it. The array is the only record of that, so an interruption at any point loses nothing.
+    A slot is *placed* when a value is given to the engine, and *fresh* when the engine makes one, which then belongs to
+    the slot until somebody takes it. The array is the only record of that, so an interruption loses nothing.
     """
 
-    __slots__ = ("_fresh", "_names", "count", "names", "outputs", "place", "values")
+    __slots__ = ("_fresh", "_names", "count", "has_fresh", "names", "outputs", "place", "values")
 
     def __init__(self, outputs: Sequence[int], names: Sequence[bytes], placed: Sequence[int | None]) -> None:
         self.count = len(outputs)
@@ -27,10 +27,7 @@ class OutputSlots:
         self.names = ctypes.cast(self._names, ctypes.c_void_p)
         self.values = (ctypes.c_void_p * self.count)(*placed)
         self._fresh = tuple(slot for slot, pointer in enumerate(placed) if not pointer)
-
-    @property
-    def has_fresh(self) -> bool:
-        return bool(self._fresh)
+        self.has_fresh = bool(self._fresh)
 
     def value(self, slot: int) -> int:
         """The value in a slot; 0 when the engine made none yet or it was taken."""

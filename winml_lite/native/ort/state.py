@@ -1,12 +1,13 @@
 """Managed state pairs: the past that a stage keeps between runs (runtime 20.3, 20.5, 20.6).
 
-Three kinds of pairs. *Growing*: the present of one run is the past of the next, by pointer. *Shared*: past and present are one
-buffer of the capacity, bound to both sides for good. *Static*: like growing, with a fixed extent and zeros at the start.
-Not here: pairs that the caller owns (`executor.py`).
+Three kinds of pairs. *Growing*: the present of one run is the past of the next, by pointer. *Shared*: past and present
+are one buffer of the capacity, bound to both sides for good. *Static*: like growing, with a fixed extent and zeros at
+the start. Not here: pairs that the caller owns (`executor.py`).
 """
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,6 +70,8 @@ def _check_pair(past_index: int, present_index: int, inputs: Sequence[Port], out
         raise WinMLError(
             E_INVALIDARG, "", f"{what}: {past.name} is {past.data_type.name}, {present.name} {present.data_type.name}"
         )
+    if past.name == present.name:
+        raise WinMLError(E_INVALIDARG, "", f"{what}: {past.name} passes through the model unchanged")
     rank = len(past.dimensions)
     if rank == 0 or (present.rank_known and len(present.dimensions) != rank):
         raise WinMLError(
@@ -179,7 +182,7 @@ class ManagedState:
             raise _over_capacity(self._position, step, self._capacity)
 
     def start(self, extents: Mapping[str, int]) -> None:
-        """Make the start values, with the extents of the bound inputs by symbol; later the state must still fit them."""
+        """Make the start values, with the extents of the bound inputs by symbol; later, check that they still fit."""
         if self._position > 0:
             for symbol, extent in self._used.items():
                 if extents.get(symbol, extent) != extent:
@@ -203,7 +206,7 @@ class ManagedState:
         index = self.outputs[output]
         return self._pointers[index] if self._shared[index] else None
 
-    def place(self, input_values: list[int | None], slots: OutputSlots) -> None:
+    def place(self, input_values: ctypes.Array[ctypes.c_void_p], slots: OutputSlots) -> None:
         """Put the pasts into the input array and remember where the presents will be."""
         for pair, pointer in zip(self.pairs, self._pointers, strict=True):
             input_values[pair.input] = pointer
@@ -227,7 +230,9 @@ class ManagedState:
         if self._capacity and self._position + self._step > self._capacity:
             raise _over_capacity(self._position, self._step, self._capacity)
 
-    def commit(self, slots: OutputSlots, taken: Mapping[int, Storage], input_values: list[int | None]) -> None:
+    def commit(
+        self, slots: OutputSlots, taken: Mapping[int, Storage], input_values: ctypes.Array[ctypes.c_void_p]
+    ) -> None:
         """Make the presents of the last run the pasts of the next."""
         self._position += self._step
         self._step = 0
@@ -305,5 +310,5 @@ def _over_capacity(position: int, step: int, capacity: int) -> WinMLError:
     return WinMLError(
         E_BOUNDS,
         "IWinMLPipeline.Run",
-        f"{step} more positions after {position} are over the capacity of {capacity}; rewind, reset or set a larger one",
+        f"{step} more positions after {position} are over the capacity of {capacity}",
     )

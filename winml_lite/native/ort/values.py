@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 
 from ...errors import E_UNEXPECTED, WinMLError
 from ...handles import Resource
@@ -16,6 +17,24 @@ from ...values import FROM_ONNX_TYPE, TO_ONNX_TYPE, Descriptor, TensorDataType
 from .. import ffi
 from . import api
 from .environment import cpu_memory, owned
+
+_USUAL_RANK = 8
+
+
+class _Outs(threading.local):
+    """Places that calls write their answers to; made once per thread because making them costs more than the calls."""
+
+    def __init__(self) -> None:
+        self.pointer = ctypes.c_void_p()
+        self.pointer_reference = ctypes.byref(self.pointer)
+        self.size = ctypes.c_size_t()
+        self.size_reference = ctypes.byref(self.size)
+        self.code = ctypes.c_int()
+        self.code_reference = ctypes.byref(self.code)
+        self.extents = (ctypes.c_int64 * _USUAL_RANK)()
+
+
+_outs = _Outs()
 
 
 def value_of(storage: Storage) -> int:
@@ -50,9 +69,9 @@ def own_value(value: int) -> Resource:
 def storage_of(owner: Resource) -> Storage:
     """View a value that the engine made; the memory lives as long as the storage or any array over it."""
     data_type, shape = value_descriptor(owner.pointer)
-    address = ctypes.c_void_p()
-    api.GetTensorMutableData(owner.pointer, ctypes.byref(address))
-    data = ffi.view_memory(address.value or 0, byte_size(data_type, shape), owner)
+    out = _outs
+    api.GetTensorMutableData(owner.pointer, out.pointer_reference)
+    data = ffi.view_memory(out.pointer.value or 0, byte_size(data_type, shape), owner)
     storage = Storage(data, data_type, shape)
     storage.native = owner
     return storage
@@ -60,12 +79,13 @@ def storage_of(owner: Resource) -> Storage:
 
 def value_descriptor(value: int) -> Descriptor:
     """Element type and shape of a tensor value."""
-    info = ctypes.c_void_p()
-    api.GetTensorTypeAndShape(value, ctypes.byref(info))
+    out = _outs
+    api.GetTensorTypeAndShape(value, out.pointer_reference)
+    info = out.pointer.value or 0
     try:
-        code, extents = tensor_info(info.value or 0)
+        code, extents = tensor_info(info)
     finally:
-        api.ReleaseTensorTypeAndShapeInfo(info.value or 0)
+        api.ReleaseTensorTypeAndShapeInfo(info)
     data_type = FROM_ONNX_TYPE.get(code)
     if data_type is None:
         raise WinMLError(E_UNEXPECTED, "IWinMLStage.GetOutput", f"the engine made a tensor of element type {code}")
@@ -74,20 +94,20 @@ def value_descriptor(value: int) -> Descriptor:
 
 def tensor_info(info: int) -> tuple[int, tuple[int, ...]]:
     """ONNX element type and extents of an `OrtTensorTypeAndShapeInfo`; a free extent is -1."""
-    code = ctypes.c_int()
-    rank = ctypes.c_size_t()
-    api.GetTensorElementType(info, ctypes.byref(code))
-    api.GetDimensionsCount(info, ctypes.byref(rank))
-    extents = (ctypes.c_int64 * rank.value)()
-    api.GetDimensions(info, extents, rank.value)
-    return code.value, tuple(extents)
+    out = _outs
+    api.GetTensorElementType(info, out.code_reference)
+    api.GetDimensionsCount(info, out.size_reference)
+    rank = out.size.value
+    extents = out.extents if rank <= _USUAL_RANK else (ctypes.c_int64 * rank)()
+    api.GetDimensions(info, extents, rank)
+    return out.code.value, tuple(extents[:rank])
 
 
 def size_in_bytes(value: int) -> int:
     """Bytes of a tensor value."""
-    size = ctypes.c_size_t()
-    api.GetTensorSizeInBytes(value, ctypes.byref(size))
-    return size.value
+    out = _outs
+    api.GetTensorSizeInBytes(value, out.size_reference)
+    return out.size.value
 
 
 def truncated(storage: Storage, axis: int, extent: int) -> Storage:

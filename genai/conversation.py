@@ -1,0 +1,248 @@
+"""Formatting a conversation: request to prompt text to token ids (genai 3.2 to 3.5).
+
+The order: check the request, map it for the template with control spellings broken, render, see that every field was
+used, work out what opens the assistant's turn, tokenize with exactly one BOS where the model has one. Not here: the
+template engine (`template.py`), spellings (`spellings.py`), the data that templates see (`template_data.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any
+
+from winml_lite import WinMLError
+
+from .continuation import REASONING_TAGS, continued_text, resolve_continuation
+from .conversation_checks import check_request, invalid, parse_json, unsupported
+from .conversation_result import (
+    ConversationFormatResult,
+    ConversationGenerationPromptMetadata,
+    ConversationImplementationIdentity,
+    ConversationParserCapabilities,
+    ConversationPreservedToken,
+)
+from .messages import (
+    ChatCompletionContinuation,
+    ChatCompletionEnableThinking,
+    ChatCompletionMessage,
+    ChatCompletionRequest,
+    ChatCompletionTemplateValue,
+    ChatCompletionTemplateValueType,
+    ChatRole,
+)
+from .spellings import unused_character
+from .template import ChatTemplate
+from .template_data import Break, TemplateData
+from .vocabulary import DEFAULT_TEMPLATE, TextVocabulary, TokenizerCore, well_formed
+
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
+
+IDENTITY = ConversationImplementationIdentity("genai.jinja", 1)
+_TOOL_TEMPLATE = "tool_use"
+_OWN_NAMES = frozenset(
+    "messages tools add_generation_prompt bos_token eos_token enable_thinking "
+    "strftime_now raise_exception namespace range dict".split()
+)
+_PROBE = "probe of the end of a turn"
+
+
+def format_conversation(
+    core: TokenizerCore, request: ChatCompletionRequest, tokenizer: Tokenizer
+) -> ConversationFormatResult:
+    """Format `request`; see `Tokenizer.format_conversation` for the errors."""
+    check_request(request)
+    continuation = resolve_continuation(request)
+    name = _TOOL_TEMPLATE if request.tools and _TOOL_TEMPLATE in core.template_sources else DEFAULT_TEMPLATE
+    template = core.template(name)
+    _check_template(template, request)
+    marker = unused_character([template.source, *_texts(request)])
+    rendering = _Rendering(core, template, request, lambda text: core.control_spellings.broken(text, marker))
+    text, opening = rendering.prompt(continuation)
+    return ConversationFormatResult(
+        token_ids=tuple(_encode(core.vocabulary, text, marker)),
+        implementation_identity=IDENTITY,
+        generation_prompt=opening.replace(marker, ""),
+        generation_prompt_metadata=ConversationGenerationPromptMetadata(opening != "", continuation),
+        additional_stops=_additional_stops(core, template, name),
+        parser_capabilities=ConversationParserCapabilities.NONE,
+        constraint=None,
+        constraint_triggers=(),
+        preserved_tokens=_preserved_tokens(core.vocabulary, template),
+        tokenizer=tokenizer,
+        text=text.replace(marker, ""),
+    )
+
+
+class _Rendering:
+    """One request against one template."""
+
+    def __init__(
+        self, core: TokenizerCore, template: ChatTemplate, request: ChatCompletionRequest, broken: Break
+    ) -> None:
+        self._template = template
+        self._request = request
+        self._broken = broken
+        self._variables = _variables(core.vocabulary, request)
+        self._now = _clock(request)
+
+    def prompt(self, continuation: ChatCompletionContinuation) -> tuple[str, str]:
+        """Return the whole prompt, and the end of it that belongs to the assistant's turn."""
+        messages = self._request.messages
+        if continuation == ChatCompletionContinuation.NONE:
+            closed = self._render(messages, False)
+            if not self._request.add_generation_prompt:
+                return closed, ""
+            prompt = self._render(messages, True)
+            return prompt, _added(closed, prompt)
+        opened = self._render(messages[:-1], True)
+        opening = _added(self._render(messages[:-1], False), opened)
+        partial = continued_text(messages[-1], opening, self._template.source)
+        return opened + partial, opening + partial
+
+    def _render(self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool) -> str:
+        data = TemplateData(messages, self._request.tools, self._broken)
+        variables = {
+            **self._variables,
+            "messages": data.messages,
+            "tools": data.tools,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            text = self._template.render(variables, self._now)
+        except WinMLError as error:
+            if messages:
+                place = f"{error.context}, at message {data.last_read} (role {messages[data.last_read].role!r})"
+                raise type(error)(error.hresult, place, error.native_message) from error
+            raise
+        data.check_read()
+        return text
+
+
+def _check_template(template: ChatTemplate, request: ChatCompletionRequest) -> None:
+    """Refuse what the template never looks at."""
+    if request.tools and "tools" not in template.variables:
+        unsupported("tools are given, but the chat template does not use tools")
+    thinking = request.enable_thinking
+    if thinking != ChatCompletionEnableThinking.MODEL_DEFAULT and "enable_thinking" not in template.variables:
+        unsupported(f"enable_thinking is {thinking.name}, but the chat template does not use it; use MODEL_DEFAULT")
+    for index, message in enumerate(request.messages):
+        if message.reasoning_content is not None and "reasoning_content" not in template.mentioned:
+            is_continued = request.continuation and index == len(request.messages) - 1
+            if not is_continued:
+                unsupported(f"message {index} has reasoning_content, but the chat template does not use it")
+    for value in request.template_values:
+        if value.name not in _OWN_NAMES and value.name not in template.variables:
+            unsupported(f"the chat template does not use the template value {value.name!r}")
+
+
+def _variables(vocabulary: TextVocabulary, request: ChatCompletionRequest) -> dict[str, Any]:
+    """The template's variables, but for those that differ between two renderings."""
+    variables: dict[str, Any] = {"bos_token": "", "eos_token": "", **vocabulary.named_tokens}
+    taken = _OWN_NAMES | variables.keys()
+    if request.enable_thinking != ChatCompletionEnableThinking.MODEL_DEFAULT:
+        variables["enable_thinking"] = request.enable_thinking == ChatCompletionEnableThinking.ENABLED
+    for value in request.template_values:
+        if value.name in taken:
+            invalid(f"the template value {value.name!r} redefines a variable of the formatter, or is given twice")
+        taken |= {value.name}
+        variables[value.name] = _template_value(value)
+    return variables
+
+
+def _template_value(value: ChatCompletionTemplateValue) -> Any:
+    if value.type == ChatCompletionTemplateValueType.JSON:
+        return parse_json(str(value.value), f"the template value {value.name!r}")
+    return value.value
+
+
+def _clock(request: ChatCompletionRequest) -> Callable[[], datetime]:
+    """The clock that the template sees."""
+    seconds, minutes = request.timestamp_unix_seconds, request.time_zone_offset_minutes
+    try:
+        zone = timezone(timedelta(minutes=minutes or 0))
+        if seconds is not None:
+            moment = (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)).astimezone(zone)
+            return lambda: moment
+    except (OverflowError, ValueError) as error:
+        invalid(f"timestamp_unix_seconds or time_zone_offset_minutes is out of range: {error}")
+    if minutes is not None:
+        return lambda: datetime.now(zone)
+    return lambda: datetime.now().astimezone()
+
+
+def _texts(request: ChatCompletionRequest) -> list[str]:
+    """Every text of a request that a template may see."""
+    texts: list[str | None] = []
+    for message in request.messages:
+        texts += [message.role, message.content, message.reasoning_content, message.tool_call_id, message.tool_name]
+        texts += [part.text for part in message.content_parts]
+        for call in message.tool_calls:
+            texts += [call.id, call.name, call.arguments_json, call.model_native_id]
+    for tool in request.tools:
+        texts += [tool.name, tool.description, tool.type, tool.parameters_json]
+    texts += [str(value.value) for value in request.template_values]
+    return [text for text in texts if text]
+
+
+def _added(closed: str, opened: str) -> str:
+    """What `opened` has beyond `closed`."""
+    if opened.startswith(closed):
+        return opened[len(closed) :]
+    common = next(index for index, pair in enumerate(zip(closed, opened, strict=False)) if pair[0] != pair[1])
+    return opened[common:]
+
+
+def _encode(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
+    """Tokenize a prompt: the marker leaves no trace, and BOS is there once if it is there at all."""
+    text = well_formed(text)
+    ids = vocabulary.encode_marked(text, marker) if marker in text else vocabulary.encode(text, False)
+    bos = vocabulary.bos_token_id
+    if bos is None:
+        return ids
+    if vocabulary.adds_bos and ids[:1] != [bos]:
+        return [bos, *ids]
+    while ids[:2] == [bos, bos]:
+        ids = ids[1:]
+    return ids
+
+
+def _additional_stops(core: TokenizerCore, template: ChatTemplate, name: str) -> tuple[str, ...]:
+    """The mark that ends a turn in this template, unless it is one of the EOS tokens."""
+    if name not in core.stops:
+        core.stops[name] = _find_stops(core.vocabulary, template)
+    return core.stops[name]
+
+
+def _find_stops(vocabulary: TextVocabulary, template: ChatTemplate) -> tuple[str, ...]:
+    request = ChatCompletionRequest((ChatCompletionMessage(ChatRole.USER, _PROBE),), timestamp_unix_seconds=0)
+    turns = [{"role": ChatRole.USER, "content": "?"}, {"role": ChatRole.ASSISTANT, "content": _PROBE}]
+    variables = {**_variables(vocabulary, request), "messages": turns, "tools": None, "add_generation_prompt": False}
+    try:
+        text = template.render(variables, _clock(request))
+    except WinMLError:
+        return ()  # a template with rules of its own about turns: nothing can be learned from it
+    _, found, rest = text.rpartition(_PROBE)
+    rest = rest.lstrip()
+    if not found or not rest:
+        return ()
+    first = vocabulary.encode(rest, False)[0]
+    spelling = (vocabulary.piece(first) or b"").decode("utf-8", "replace")
+    if first in vocabulary.eos_token_ids:
+        return ()
+    if first in vocabulary.special_token_ids and rest.startswith(spelling):
+        return (spelling,)
+    tag = re.match(r"<[^\s<>]+>", rest)  # a mark that this vocabulary has no token for
+    return (tag.group(),) if tag else ()
+
+
+def _preserved_tokens(vocabulary: TextVocabulary, template: ChatTemplate) -> tuple[ConversationPreservedToken, ...]:
+    """The reasoning marks that the template speaks of."""
+    return tuple(
+        ConversationPreservedToken(vocabulary.find(text), text)
+        for tags in REASONING_TAGS
+        if tags.opening in template.source
+        for text in (tags.opening, tags.closing)
+    )

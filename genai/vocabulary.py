@@ -1,0 +1,124 @@
+"""What the public tokenizer is built on: the interface of a vocabulary, and what is worked out from one only once.
+
+Implementations: `vocab_json.py` and `vocab_gguf.py`, imported when a file of their kind is opened.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from winml_lite import NotSupportedError
+
+from .codes import NOT_FOUND
+from .conversation_result import ConstraintVocabularyIdentity
+from .decoder import PieceTable
+from .spellings import ControlSpellings
+
+if TYPE_CHECKING:
+    from .template import ChatTemplate
+
+DEFAULT_TEMPLATE = "default"
+
+
+class TextVocabulary(Protocol):
+    """What a tokenizer needs of its vocabulary. Implementations are safe to use from several threads."""
+
+    path: str
+    bos_token_id: int | None
+    eos_token_ids: tuple[int, ...]
+    strips_space: bool
+    chat_templates: Mapping[str, str]
+    named_tokens: Mapping[str, str]
+    warnings: tuple[str, ...]
+
+    @property
+    def token_count(self) -> int: ...
+    @property
+    def adds_bos(self) -> bool: ...
+    @property
+    def special_token_ids(self) -> frozenset[int]: ...
+    @property
+    def control_spellings(self) -> frozenset[str]: ...
+    def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
+    def encode_marked(self, text: str, marker: str) -> list[int]: ...
+    def piece(self, token_id: int) -> bytes | None: ...
+    def find(self, token: str) -> int | None: ...
+
+
+class TokenizerCore:
+    """What the wrappers of one tokenizer share: the vocabulary and what is worked out from it once."""
+
+    def __init__(self, vocabulary: TextVocabulary, chat_template: str | None) -> None:
+        self.vocabulary = vocabulary
+        self.template_sources: Mapping[str, str] = (
+            vocabulary.chat_templates if chat_template is None else {DEFAULT_TEMPLATE: chat_template}
+        )
+        self.pieces = PieceTable(vocabulary.piece, vocabulary.strips_space)
+        self.stops: dict[str, tuple[str, ...]] = {}
+        """Additional stop texts by template name, as far as they are known."""
+        self._templates: dict[str, ChatTemplate] = {}
+
+    @functools.cached_property
+    def visible_pieces(self) -> PieceTable:
+        """The pieces with special tokens left out."""
+        vocabulary = self.vocabulary
+        return PieceTable(vocabulary.piece, vocabulary.strips_space, vocabulary.special_token_ids)
+
+    @functools.cached_property
+    def control_spellings(self) -> ControlSpellings:
+        """What text must not spell to stay text."""
+        return ControlSpellings(self.vocabulary.control_spellings)
+
+    @functools.cached_property
+    def identity(self) -> ConstraintVocabularyIdentity:
+        count = self.vocabulary.token_count
+        special = self.vocabulary.special_token_ids
+        digest = hashlib.sha256()
+        for token_id in range(count):
+            piece = self.vocabulary.piece(token_id) or b""
+            digest.update(len(piece).to_bytes(4, "little") + piece + bytes([token_id in special]))
+        return ConstraintVocabularyIdentity(count, digest.digest())
+
+    def template_source(self, name: str) -> str:
+        """Return a template by name; NotSupportedError 0x80070490 lists the names there are."""
+        sources = self.template_sources
+        if name not in sources:
+            known = ", ".join(map(repr, sources)) or "none"
+            reason = f"there is no template {name!r}; the templates are: {known}"
+            raise NotSupportedError(NOT_FOUND, "chat template", reason)
+        return sources[name]
+
+    def template(self, name: str) -> ChatTemplate:
+        """Return a compiled template by name."""
+        from .template import ChatTemplate
+
+        template = self._templates.get(name)
+        if template is None:
+            label = f"chat template {name!r} of {self.vocabulary.path}"
+            template = self._templates.setdefault(name, ChatTemplate(self.template_source(name), label))
+        return template
+
+
+def well_formed(text: str) -> str:
+    """Return `text` with half surrogates as U+FFFD and whole pairs as their character."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def open_vocabulary(path: str) -> TextVocabulary:
+    """Open a file by its extension: `.gguf`, or else a `tokenizer.json` or its folder."""
+    if path.lower().endswith(".gguf"):
+        from .vocab_gguf import GgufVocabulary
+
+        return GgufVocabulary(path)
+    from .vocab_json import JsonVocabulary
+
+    return JsonVocabulary(path)

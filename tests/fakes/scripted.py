@@ -1,0 +1,294 @@
+"""A scripted decoder, a tokenizer to go with it, and both composed behind the fake engine.
+
+`Words` is a vocabulary of 16 tokens. A script is a function from the ids consumed so far to the next row of logits
+(`one_hot`, `saying`, `sum_state`, `successor`). `ScriptedDecoder` stands in for pipeline, stage and feed of a
+`SequenceCore`; `composed` makes a real pipeline over `FakeBackend`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fakes.backend import FakeBackend, FakeExecutor, Script
+from genai import Tokenizer
+from genai.tasks import Tasks, TextGenerationConfiguration, TextGenerationOutputKind, TextGenerationSession
+from models.gguf_writer import write_gguf
+from winml_lite import ExecutionTarget, Pipeline, Runtime, Stage, WinMLError
+from winml_lite.native.backend import replaced_backend
+
+Row = npt.NDArray[np.float32]
+Logits = Callable[[Sequence[int]], Row]
+
+A, B, C, D, LESS, SLASH, S, MORE, E_ACUTE_1, E_ACUTE_2, SPACE, X, Y, EOS, EOT, BOS = range(16)
+"""Token ids of the vocabulary: letters, the parts of "</s>", the two bytes of "é", a space, and three specials."""
+
+VOCABULARY_SIZE = 16
+SPELLINGS = ("a", "b", "c", "d", "<", "/", "s", ">", "Ã", "©", "Ġ", "x", "y", "<eos>", "<eot>", "<bos>")
+"""How byte-level vocabularies store the tokens."""
+PIECES = (b"a", b"b", b"c", b"d", b"<", b"/", b"s", b">", b"\xc3", b"\xa9", b" ", b"x", b"y", b"<eos>", b"<eot>", b"<bos>")
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'][0] }}{{ message['content'] }}<eot>{% endfor %}"
+    "{% if add_generation_prompt %}a{% endif %}"
+)
+
+
+def one_hot(token_id: int, size: int = VOCABULARY_SIZE) -> Row:
+    """Return logits that only `token_id` can win."""
+    row = np.zeros(size, np.float32)
+    row[token_id] = 9.0
+    return row
+
+
+def saying(prompt_length: int, *answer: int) -> Logits:
+    """Script `answer` after a prompt of `prompt_length` tokens; its last token repeats."""
+
+    def logits(history: Sequence[int]) -> Row:
+        return one_hot(answer[min(len(history) - prompt_length, len(answer) - 1)])
+
+    return logits
+
+
+def sum_state(size: int = 8) -> Logits:
+    """Script the sum of all ids so far, modulo `size`: a token that is lost, doubled or stale changes the next one."""
+
+    def logits(history: Sequence[int]) -> Row:
+        return one_hot(sum(history) % size)
+
+    return logits
+
+
+def successor(history: Sequence[int]) -> Row:
+    """Script a, b, c, d, a, b, c, d: each of the first four tokens is followed by the next one."""
+    return one_hot((history[-1] + 1) % 4)
+
+
+@dataclass
+class ScriptedDecoder:
+    """Pipeline, state owner and feed of a `SequenceCore` in one.
+
+    `before` and `after` hold what is to be raised in which run (from 1), before or after the state has moved; `hooks`
+    what is to be called before a run. `runs` are the ids of every run so far, of failed ones too.
+    """
+
+    logits: Logits = successor
+    capacity: int = 64
+    chunk: int = 128
+    can_rewind: bool = True
+    vocabulary_size: int = VOCABULARY_SIZE
+    delay: float = 0.0
+    before: dict[int, BaseException] = field(default_factory=dict)
+    after: dict[int, BaseException] = field(default_factory=dict)
+    hooks: dict[int, Callable[[], object]] = field(default_factory=dict)
+    runs: list[list[int]] = field(default_factory=list)
+    history: list[int] = field(default_factory=list)
+    rewinds: list[int] = field(default_factory=list)
+    resets: int = 0
+    aborts: int = 0
+    readers: set[threading.Thread] = field(default_factory=set)
+    refuses_reset: bool = False
+    is_closed: bool = False
+
+    # --- the feed
+
+    def prepare(self) -> None:
+        pass
+
+    def begin(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def step(self, token_id: int, position: int) -> Row:
+        return self.run([token_id], position)
+
+    def run(self, ids: list[int], position: int) -> Row:
+        self._evaluate(ids, position)
+        return self.logits(self.history)
+
+    def skip(self, ids: list[int], position: int) -> None:
+        self._evaluate(ids, position)
+
+    def abort(self) -> None:
+        self.aborts += 1
+
+    def _evaluate(self, ids: list[int], position: int) -> None:
+        assert position == len(self.history), f"told {position}, is at {len(self.history)}"
+        assert 1 <= len(ids) <= self.chunk
+        self.runs.append(ids)
+        self.readers.add(threading.current_thread())
+        number = len(self.runs)
+        if self.delay:
+            time.sleep(self.delay)
+        if number in self.hooks:
+            self.hooks[number]()
+        if number in self.before:
+            raise self.before[number]
+        self.history += ids
+        if number in self.after:
+            raise self.after[number]
+
+    # --- the state owner and the pipeline
+
+    @property
+    def sequence_position(self) -> int:
+        return len(self.history)
+
+    @property
+    def sequence_capacity(self) -> int:
+        return self.capacity
+
+    def rewind(self, position: int) -> None:
+        if not self.can_rewind:
+            raise WinMLError(0x80070032, "rewind", "this state cannot go back")
+        assert position <= len(self.history)
+        self.rewinds.append(position)
+        del self.history[position:]
+
+    def reset(self) -> None:
+        if self.refuses_reset:
+            raise WinMLError(0x80004005, "reset", "scripted")
+        self.resets += 1
+        self.history = []
+
+
+class ScriptedTokenizer:
+    """What a `SequenceCore` asks of a tokenizer, over `PIECES`; adds BOS when `adds_bos`."""
+
+    token_count = VOCABULARY_SIZE
+    has_chat_template = False
+
+    def __init__(self, adds_bos: bool = False) -> None:
+        self._adds_bos = adds_bos
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        start = [BOS] if self._adds_bos and add_special_tokens else []
+        return start + [PIECES.index(character.encode()) for character in text]
+
+    def create_decoder(self, *, skip_special_tokens: bool = False, continuation: bool = False) -> ScriptedTextDecoder:
+        return ScriptedTextDecoder()
+
+    def close(self) -> None:
+        pass
+
+
+class ScriptedTextDecoder:
+    """Joins pieces into whole characters."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def decode_token(self, token_id: int) -> str:
+        return self._decoder.decode(PIECES[token_id])
+
+
+def write_tokenizer(folder: Path, chat_template: str | None = None) -> Path:
+    """Write `PIECES` as a `tokenizer.json` folder whose EOS is `<eos>`; no token is added to texts."""
+    specials = [{"id": i, "content": SPELLINGS[i], "special": True, **_NO_FLAGS} for i in (EOS, EOT, BOS)]
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    content = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": specials,
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {text: i for i, text in enumerate(SPELLINGS)}, "merges": [], **_NO_BPE},
+    }
+    config = {"eos_token": "<eos>", **({"chat_template": chat_template} if chat_template else {})}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
+    return folder
+
+
+_NO_FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+_NO_BPE: dict[str, Any] = {
+    "dropout": None,
+    "unk_token": None,
+    "continuing_subword_prefix": None,
+    "end_of_word_suffix": None,
+    "fuse_unk": False,
+    "byte_fallback": False,
+    "ignore_merges": False,
+}
+
+
+@dataclass
+class Composed:
+    """A pipeline of one scripted stage, and what belongs to it."""
+
+    runtime: Runtime
+    pipeline: Pipeline
+    stage: Stage
+    target: ExecutionTarget
+    tokenizer: Tokenizer
+    backend: FakeBackend
+
+    @property
+    def script(self) -> Script:
+        """What shall happen in which run, and what has happened."""
+        return self.backend.script
+
+    @property
+    def executor(self) -> FakeExecutor:
+        """The engine's side of the stage."""
+        return self.backend.executors[-1]
+
+    def follow(self, logits: Logits) -> None:
+        """Follow another script from now on."""
+        self.backend.logits = logits
+
+    def configuration(self) -> TextGenerationConfiguration:
+        """A complete configuration of the stage."""
+        return Tasks(self.runtime).create_text_generation_configuration().configure_unified(**self.parts())
+
+    def parts(self) -> dict[str, Any]:
+        """What `configure_unified` takes."""
+        return {
+            "pipeline": self.pipeline,
+            "token_input_stage": self.stage,
+            "token_input_index": 0,
+            "output_stage": self.stage,
+            "output_index": 0,
+            "output_kind": TextGenerationOutputKind.LOGITS,
+            "state_owner_stage": self.stage,
+            "token_target": self.target,
+        }
+
+    def session(self, eos_token_ids: Sequence[int] | None = None) -> TextGenerationSession:
+        """A session of the stage; the tokenizer's EOS unless told otherwise."""
+        task = Tasks(self.runtime).create_text_generation_task(self.tokenizer, eos_token_ids)
+        return task.create_session(self.configuration())
+
+
+@contextmanager
+def composed(
+    folder: Path, logits: Logits = successor, *, capacity: int = 64, chat_template: str | None = None
+) -> Iterator[Composed]:
+    """Build a pipeline whose stage follows `logits` and has room for `capacity` positions."""
+    backend = FakeBackend(Script(), logits=logits, vocabulary_size=VOCABULARY_SIZE, declared_capacity=capacity)
+    path = write_gguf(folder / "scripted-stage.gguf", {"general.architecture": "llama"})
+    with (
+        replaced_backend("llama", backend),
+        Runtime() as runtime,
+        Tokenizer.from_file(write_tokenizer(folder, chat_template)) as tokenizer,
+    ):
+        builder = runtime.create_pipeline_builder()
+        stage = builder.add_model_stage(runtime.load_model(path))
+        pipeline = builder.build()
+        yield Composed(runtime, pipeline, stage, runtime.create_cpu_target(), tokenizer, backend)

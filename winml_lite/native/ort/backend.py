@@ -1,0 +1,104 @@
+"""The ONNX Runtime backend: from an artifact to a stage executor (runtime 6.2, 15.2, 18).
+
+The library is loaded by the first build, so importing this module costs nothing; hence the imports inside the methods.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from ...errors import E_INVALIDARG, NOT_SUPPORTED, WinMLError
+from ...files.artifact import Artifact, OnnxArtifact
+from ...values import EngineInfo, ExecutionTargetKind
+from ..backend import Placement, StageExecutor, StageOptions
+
+if TYPE_CHECKING:
+    from .devices import OrtDevice
+    from .executor import OrtExecutor
+
+logger = logging.getLogger("winml_lite.native")
+
+_BUILD = "IWinMLPipelineBuilder.Build"
+_NAME = "ONNX Runtime"
+_EXTENSIONS = (".onnx", ".ort")
+
+
+class OrtBackend:
+    """Builds stages from `.onnx` and `.ort` models."""
+
+    def build_stage(self, artifact: Artifact, placement: Placement, options: StageOptions) -> StageExecutor:
+        """Make a session and its executor. Failures are `WinMLError` with the model and the engine's text in it.
+
+        An execution provider or device that is not there is 0x80070490. Automatic placement takes a GPU if a provider
+        offers one and goes to the CPU when that fails; nothing else ever falls back.
+        """
+        if not isinstance(artifact, OnnxArtifact):
+            raise TypeError(f"an OnnxArtifact is needed, not {type(artifact).__name__}")
+        try:
+            return _build(artifact, placement, options)
+        except WinMLError as error:
+            place = artifact.path or "the model buffer"
+            message = error.native_message or ""
+            raise type(error)(error.hresult, error.context or _BUILD, f"{place}: {message.strip()}") from None
+
+    def describe(self) -> EngineInfo:
+        """Version and path of the library, or why it cannot be used. Loads the library; never raises."""
+        from .library import load
+
+        try:
+            library = load()
+        except WinMLError as error:
+            return EngineInfo(_NAME, _EXTENSIONS, None, None, error.native_message or str(error))
+        return EngineInfo(_NAME, _EXTENSIONS, library.version, library.path, None)
+
+    def devices(self) -> tuple[OrtDevice, ...]:
+        """Devices of all execution providers, registered ones included."""
+        from .devices import provider_devices
+
+        return provider_devices()
+
+    def register_provider(self, name: str, path: str) -> None:
+        """Register an execution provider library for later builds. It is code that will be run."""
+        from .devices import register_library
+
+        register_library(name, path)
+
+
+def create_backend() -> OrtBackend:
+    """Make the backend; `native.backend.backend("ort")` calls it once."""
+    return OrtBackend()
+
+
+def _build(artifact: OnnxArtifact, placement: Placement, options: StageOptions) -> OrtExecutor:
+    from .devices import choose_device
+
+    _check_options(placement, options)
+    device = choose_device(placement)
+    if device is None or placement.kind is not None or placement.provider is not None:
+        return _open(artifact, options, device)
+    try:
+        return _open(artifact, options, device)
+    except WinMLError as error:
+        logger.info("automatic placement: %s refused the model, using the CPU: %s", device.provider, error)
+        return _open(artifact, options, None)
+
+
+def _open(artifact: OnnxArtifact, options: StageOptions, device: OrtDevice | None) -> OrtExecutor:
+    from .devices import CPU_PROVIDER
+    from .executor import OrtExecutor
+    from .session import open_session
+
+    session = open_session(artifact, options, device)
+    kind = device.kind if device is not None else ExecutionTargetKind.CPU
+    return OrtExecutor(session, artifact, options, kind, device.provider if device is not None else CPU_PROVIDER)
+
+
+def _check_options(placement: Placement, options: StageOptions) -> None:
+    provider_options = options.ort.provider_options if options.ort is not None else ()
+    if provider_options and placement.provider is None:
+        raise WinMLError(
+            E_INVALIDARG, _BUILD, f"provider option {provider_options[0][0]!r} needs a target pinned to a provider"
+        )
+    if options.draft_predictor_path is not None:
+        raise WinMLError(NOT_SUPPORTED, _BUILD, "an ONNX stage runs no draft predictor")

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from .cancellation import CancellationSource as CancellationSource
     from .chat import Chat as Chat
+    from .decoder import TokenizerDecoder as TokenizerDecoder
     from .language_model import LanguageModel as LanguageModel
     from .loading import load as load
     from .options import TextGenerationOptions as TextGenerationOptions
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from .results import TextGenerationTimings as TextGenerationTimings
     from .text_stream import TextStream as TextStream
     from .tokenizer import Tokenizer as Tokenizer
-    from .tokenizer import TokenizerDecoder as TokenizerDecoder
 
 __version__ = "0.1.0"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -184,7 +185,10 @@ class TextGenerationConfiguration:
         self._compose(self._tokenizer)
 
     def _compose(self, tokenizer: Tokenizer | None) -> tuple[Pipeline, Stage, TokenFeed]:
-        """Check everything, with `tokenizer` in mind; return the pipeline, the state owner and a feed."""
+        """Check everything, with `tokenizer` in mind; return the pipeline, the state owner and a feed.
+
+        They are wrappers of their own, so that a session goes on working when the caller closes his.
+        """
         self._check_unconsumed()
         binding = self._binding
         pipeline = _required(binding.pipeline, "a pipeline")
@@ -206,14 +210,15 @@ class TextGenerationConfiguration:
         if binding.output_kind is not TextGenerationOutputKind.LOGITS:
             raise WinMLError(NOT_SUPPORTED, "TextGenerationConfiguration", "only LOGITS outputs can be composed")
         owner.sequence_capacity  # noqa: B018  (NotSupportedError on a stage without sequence state)
-        feed = TokenFeed(self._runtime, pipeline, (token_stage, token_index), (output_stage, output_index))
+        token_input, output = (copy(token_stage), token_index), (copy(output_stage), output_index)
+        feed = TokenFeed(copy(self._runtime), copy(pipeline), token_input, output, copy(target))
         if tokenizer is not None and feed.vocabulary_size and feed.vocabulary_size < tokenizer.token_count:
             raise WinMLError(
                 E_INVALIDARG,
                 "TextGenerationConfiguration",
                 f"the logits have {feed.vocabulary_size} entries, the tokenizer {tokenizer.token_count} tokens",
             )
-        return pipeline, owner, feed
+        return copy(pipeline), copy(owner), feed
 
     def _mark_consumed(self) -> None:
         """Close the configuration for edits: a session was made of it."""

@@ -198,7 +198,7 @@ def _added(closed: str, opened: str) -> str:
 def _encode(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
     """Tokenize a prompt: the marker leaves no trace, and BOS is there once if it is there at all."""
     text = well_formed(text)
-    ids = vocabulary.encode_marked(text, marker) if marker in text else vocabulary.encode(text, False)
+    ids = _encode_broken(vocabulary, text, marker) if marker in text else vocabulary.encode(text, False)
     bos = vocabulary.bos_token_id
     if bos is None:
         return ids
@@ -207,6 +207,18 @@ def _encode(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
     while ids[:2] == [bos, bos]:
         ids = ids[1:]
     return ids
+
+
+def _encode_broken(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
+    """Tokenize a prompt with broken spellings in it, so that they become plain text."""
+    ids = vocabulary.encode_marked(text, marker)
+    control = vocabulary.special_token_ids - {vocabulary.find(vocabulary.named_tokens.get("unk_token", "<unk>"))}
+    written = [token_id for token_id in vocabulary.encode(text, False) if token_id in control]
+    if [token_id for token_id in ids if token_id in control] == written:
+        return ids
+    # This vocabulary also builds control tokens from smaller pieces. Then the halves must not meet, although a
+    # vocabulary that puts a space before each text shows it between them.
+    return [token_id for part in text.split(marker) for token_id in vocabulary.encode(part, False)]
 
 
 def _additional_stops(core: TokenizerCore, template: ChatTemplate, name: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from copy import copy
 from types import TracebackType
 from typing import Any, Self
 
@@ -133,7 +134,7 @@ class TextGenerationTask(_Closing):
         driver = present() if present is not None else None
         if driver is not None and driver.state is not TextGenerationSessionState.CLOSED:
             raise WinMLError(BUSY, "create_session", "another session drives this pipeline: close it first")
-        core = SequenceCore(pipeline, owner, feed, self._tokenizer, self._eos_token_ids)
+        core = SequenceCore(pipeline, owner, feed, copy(self._tokenizer), self._eos_token_ids)
         _sessions[key] = weakref.ref(core)
         configuration._mark_consumed()
         return TextGenerationSession(core, configuration)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from winml_lite import (
+    ExecutionTarget,
     NotSupportedError,
     Pipeline,
     Runtime,
@@ -42,7 +43,7 @@ Row = npt.NDArray[Any]
 
 
 class TokenFeed:
-    """Runs a pipeline on token ids.
+    """Runs a pipeline on token ids; `target` is where its tensors are made. It closes the wrappers it is given.
 
     `chunk` is the most tokens that one run takes (1 where the graph is built for single tokens), `vocabulary_size` the
     length of a logits row.
@@ -54,8 +55,9 @@ class TokenFeed:
         pipeline: Pipeline,
         token_input: tuple[Stage, int],
         logits_output: tuple[Stage, int],
+        target: ExecutionTarget,
     ) -> None:
-        self._runtime = runtime
+        self._tensors = _Tensors(runtime, target)
         self._pipeline = pipeline
         self._stage, self._index = token_input
         self._output_stage, self._output_index = logits_output
@@ -81,10 +83,10 @@ class TokenFeed:
         self.vocabulary_size = row_shape[-1] if row_shape[-1] != FREE_DIMENSION else 0
         self._row_shape = (1,) * (len(row_shape) - 1) + (self.vocabulary_size,)
         self._id = np.zeros((1,) * len(shape), _NUMPY[data_type])
-        self._id_tensor = self._alias(self._id, data_type)
+        self._id_tensor = self._tensors.over(self._id, data_type, self._id.shape)
         self._row = np.zeros(self.vocabulary_size, _NUMPY[self._row_type])
         self._row_tensor = (
-            self._alias(self._row.reshape(self._row_shape), self._row_type) if self.vocabulary_size else None
+            self._tensors.over(self._row, self._row_type, self._row_shape) if self.vocabulary_size else None
         )
         self._is_stepping = False
         self._mask: _Mask | None = None
@@ -92,19 +94,16 @@ class TokenFeed:
 
     def prepare(self) -> None:
         """Look for mask and position inputs. It binds them for a moment, so the caller must own the pipeline by now."""
-        mask_type = _named_type(self._runtime, self._stage, "attention_mask")
+        mask_type = _named_type(self._tensors, self._stage, "attention_mask")
         if mask_type is not None:
-            self._mask = _Mask(self._runtime, self._stage, mask_type)
-        positions_type = _named_type(self._runtime, self._stage, "position_ids")
+            self._mask = _Mask(self._tensors, self._stage, mask_type)
+        positions_type = _named_type(self._tensors, self._stage, "position_ids")
         if positions_type is not None:
-            self._positions = _Positions(self._runtime, self._stage, positions_type)
+            self._positions = _Positions(self._tensors, self._stage, positions_type)
 
     def begin(self) -> None:
         """Begin an operation: bind everything again, since others may have used the pipeline since the last one."""
         self._is_stepping = False
-
-    def _alias(self, array: npt.NDArray[Any], data_type: TensorDataType) -> Tensor:
-        return self._runtime.tensor_from_buffer(array, data_type, array.shape, access=TensorAccessMode.READWRITE)
 
     def step(self, token_id: int, position: int) -> Row:
         """Evaluate one token after `position` earlier ones; return the logits row, shape (vocabulary,).
@@ -145,9 +144,11 @@ class TokenFeed:
         self._pipeline.cancel_run()
 
     def close(self) -> None:
-        """Give up the hold on the stage's inputs."""
+        """Give up the hold on the pipeline."""
         self._mask = None
         self._positions = None
+        for part in (self._stage, self._output_stage, self._pipeline):
+            part.close()
 
     def _start_stepping(self) -> None:
         assert self._row_tensor is not None
@@ -160,7 +161,7 @@ class TokenFeed:
     def _evaluate(self, ids: list[int], position: int) -> None:
         self._is_stepping = False
         array = np.array(ids, self._id.dtype).reshape((1, -1) if self._id.ndim == 2 else (-1,))
-        self._stage.bind_input(self._index, self._alias(array, self._id_type))
+        self._stage.bind_input(self._index, self._tensors.over(array, self._id_type, array.shape))
         if self._mask is not None:
             self._mask.bind(position + len(ids))
         if self._positions is not None:
@@ -168,11 +169,25 @@ class TokenFeed:
         self._pipeline.run()
 
 
+class _Tensors:
+    """Makes tensors over arrays, on one target."""
+
+    def __init__(self, runtime: Runtime, target: ExecutionTarget) -> None:
+        self._runtime = runtime
+        self._target = target
+
+    def over(self, array: npt.NDArray[Any], data_type: TensorDataType, shape: tuple[int, ...]) -> Tensor:
+        """Return a tensor that shares the memory of `array`."""
+        return self._runtime.tensor_from_buffer(
+            array, data_type, shape, access=TensorAccessMode.READWRITE, target=self._target
+        )
+
+
 class _Mask:
     """The `attention_mask` input of an ONNX decoder: ones up to the present length."""
 
-    def __init__(self, runtime: Runtime, stage: Stage, data_type: TensorDataType) -> None:
-        self._runtime = runtime
+    def __init__(self, tensors: _Tensors, stage: Stage, data_type: TensorDataType) -> None:
+        self._tensors = tensors
         self._bindings = stage.ort_bindings()
         self._type = data_type
         self._ones = np.ones(1024, _NUMPY[data_type])
@@ -180,17 +195,14 @@ class _Mask:
     def bind(self, length: int) -> None:
         if length > self._ones.size:
             self._ones = np.ones(max(length, 2 * self._ones.size), self._ones.dtype)
-        tensor = self._runtime.tensor_from_buffer(
-            self._ones[:length], self._type, (1, length), access=TensorAccessMode.READ
-        )
-        self._bindings.bind_input("attention_mask", tensor)
+        self._bindings.bind_input("attention_mask", self._tensors.over(self._ones[:length], self._type, (1, length)))
 
 
 class _Positions:
     """The `position_ids` input of an ONNX decoder. Single steps write into one bound number."""
 
-    def __init__(self, runtime: Runtime, stage: Stage, data_type: TensorDataType) -> None:
-        self._runtime = runtime
+    def __init__(self, tensors: _Tensors, stage: Stage, data_type: TensorDataType) -> None:
+        self._tensors = tensors
         self._bindings = stage.ort_bindings()
         self._type = data_type
         self._one = np.zeros((1, 1), _NUMPY[data_type])
@@ -205,16 +217,15 @@ class _Positions:
         self._bind(np.arange(position, position + count, dtype=self._one.dtype).reshape(1, count))
 
     def _bind(self, array: npt.NDArray[Any]) -> None:
-        tensor = self._runtime.tensor_from_buffer(array, self._type, array.shape, access=TensorAccessMode.READ)
-        self._bindings.bind_input("position_ids", tensor)
+        self._bindings.bind_input("position_ids", self._tensors.over(array, self._type, array.shape))
 
 
-def _named_type(runtime: Runtime, stage: Stage, name: str) -> TensorDataType | None:
+def _named_type(tensors: _Tensors, stage: Stage, name: str) -> TensorDataType | None:
     """Return the integer type of a named input of rank 2, or None where the stage has no such input."""
     bindings = stage.ort_bindings()
     for data_type in (TensorDataType.INT64, TensorDataType.INT32):
         try:
-            bindings.bind_input(name, runtime.create_tensor(data_type, (1, 1)))
+            bindings.bind_input(name, tensors.over(np.zeros((1, 1), _NUMPY[data_type]), data_type, (1, 1)))
         except NotSupportedError:  # not an ONNX stage
             return None
         except WinMLError as error:

@@ -75,7 +75,7 @@ def load(
         index_value(threads, "threads", 0x7FFFFFFF, 1) if threads is not None else None,
         enum_value(target, ExecutionTargetKind, "target") if target is not None else None,
     )
-    name, path = _resolve(source, engine, offline, progress)
+    name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
         return _load_folder(name, path, engine, options)
     if path.suffix.lower() == ".gguf":
@@ -85,7 +85,7 @@ def load(
     return _load_onnx(name, path, path.parent, options)
 
 
-def _resolve(
+def resolve(
     source: str | os.PathLike[str], engine: Engine | None, offline: bool, progress: Progress | None
 ) -> tuple[str, Path]:
     """Return the model's name and its file or folder. An existing path wins over an equal catalog name."""
@@ -170,7 +170,7 @@ def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
         if options.threads is not None:
             stage.llama_options().thread_count = options.threads
         pipeline = builder.build()
-    feed = TokenFeed(runtime, pipeline, (stage, 0), (stage, 0))
+    feed = TokenFeed(runtime, pipeline, (stage, 0), (stage, 0), runtime.create_cpu_target())
     return _assemble(name, "llama", path, Tokenizer.from_file(path), (runtime, pipeline, stage, feed))
 
 
@@ -188,7 +188,8 @@ def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> Lan
         if options.threads is not None:
             stage.ort_options().set_thread_count(options.threads)
         pipeline = builder.build()
-    feed = TokenFeed(runtime, pipeline, (stage, wiring.token_input), (stage, wiring.logits_output))
+    endpoints = (stage, wiring.token_input), (stage, wiring.logits_output)
+    feed = TokenFeed(runtime, pipeline, *endpoints, runtime.create_cpu_target())
     return _assemble(name, "ort", file, tokenizer, (runtime, pipeline, stage, feed))
 
 

@@ -31,7 +31,8 @@ class SequenceCore:
     """Prompt and emitted tokens of one pipeline, how far the model has consumed them, and what may happen next.
 
     `retained` is prompt plus emitted tokens, `evaluated` how many of them the model has consumed. The core must be the
-    only user of its pipeline; WinMLError 0x80070057 for a decoder with inputs of unknown types.
+    only user of its pipeline, and closes the wrappers it is given. WinMLError 0x80070057 for a decoder whose mask or
+    position input is of an unknown type.
     """
 
     def __init__(
@@ -245,3 +246,5 @@ class SequenceCore:
             raise WinMLError(E_NOT_VALID_STATE, "close", "a generation is open: read it to its end or close it")
         self.state = State.CLOSED
         self.feed.close()
+        self.state_owner.close()
+        self.pipeline.close()

@@ -1,4 +1,4 @@
-"""The filters that chat templates may use (genai 3.3): a few of our own, the harmless ones of Jinja, and no others.
+"""The filters and tests that chat templates may use (genai 3.3): some of our own and the harmless ones of Jinja.
 
 Each charges the budget for what it makes.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from jinja2 import TemplateRuntimeError
 from jinja2.filters import FILTERS as JINJA_FILTERS
+from jinja2.tests import TESTS as JINJA_TESTS
 
-from .template_limits import as_list, as_text, budget, spend_sizes, weigh
+from .template_limits import as_list, as_text, budget, charge_depth, check_strip_characters, spend_sizes, weigh
 
 
 def _join(value: Iterable[Any], d: str = "", attribute: str | None = None) -> str:
@@ -31,14 +32,16 @@ def _replace(value: Any, old: str, new: str, count: int | None = None) -> str:
 
 
 def _indent(value: Any, width: int | str = 4, first: bool = False, blank: bool = False) -> str:
-    padding = width if isinstance(width, str) else " " * min(width, 100)
     text = as_text(value)
-    lines = text.splitlines(keepends=True)
-    budget().spend(len(text) + len(lines) * len(padding))
-    return "".join(
-        line if (index == 0 and not first) or (not blank and not line.strip()) else padding + line
-        for index, line in enumerate(lines)
-    )
+    budget().spend(len(text) + (1 + text.count("\n")) * (len(width) if isinstance(width, str) else max(width, 0)))
+    return str(JINJA_FILTERS["indent"](text, width, first, blank))
+
+
+def _trim(value: Any, chars: str | None = None) -> str:
+    check_strip_characters(chars)
+    text = as_text(value)
+    budget().spend(len(text))
+    return text.strip(chars)
 
 
 def _round(value: float, precision: int = 0, method: str = "common") -> float:
@@ -77,10 +80,33 @@ def _plain(function: Callable[..., Any]) -> Callable[..., Any]:
     return filtered
 
 
-_PLAIN_FILTERS = """abs capitalize count d default dictsort first float int items last length lower map max min
-reject rejectattr reverse select selectattr sort title trim unique upper""".split()
+def _compared(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Charge something of Jinja's own that compares what it is given, in depth."""
 
-FILTERS: dict[str, Callable[..., Any]] = {name: _plain(JINJA_FILTERS[name]) for name in _PLAIN_FILTERS} | {
+    @functools.wraps(function)
+    def compared(*arguments: Any, **named: Any) -> Any:
+        values = [as_list(value) if isinstance(value, Iterator) else value for value in arguments]
+        for value in values:
+            charge_depth(value)
+        return function(*values, **named)
+
+    return compared
+
+
+_PLAIN_FILTERS = """abs capitalize count d default first float int items last length lower map reject rejectattr reverse
+select selectattr title upper""".split()
+_COMPARING_FILTERS = "dictsort max min sort unique".split()
+_COMPARING_TESTS = "eq equalto ge greaterthan gt in le lessthan lt ne".split()  # and those spelled `==`, `<`, ...
+
+TESTS: dict[str, Callable[..., Any]] = {
+    name: _compared(test) if name in _COMPARING_TESTS or not name.isidentifier() else test
+    for name, test in cast(Mapping[str, Callable[..., Any]], JINJA_TESTS).items()
+}
+"""All tests of Jinja."""
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    **{name: _plain(JINJA_FILTERS[name]) for name in _PLAIN_FILTERS},
+    **{name: _compared(JINJA_FILTERS[name]) for name in _COMPARING_FILTERS},
     "e": _escape,
     "escape": _escape,
     "indent": _indent,
@@ -91,4 +117,5 @@ FILTERS: dict[str, Callable[..., Any]] = {name: _plain(JINJA_FILTERS[name]) for 
     "safe": as_text,
     "string": as_text,
     "tojson": _tojson,
+    "trim": _trim,
 }

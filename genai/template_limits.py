@@ -1,7 +1,7 @@
 """How much one rendering of an untrusted template may make and how long it may run (genai 3.3).
 
-Whatever can make a long text or a large list is charged here before it is made; the same budget has a deadline. Not here:
-where the charges are put (`template_sandbox.py`, `template_filters.py`).
+Whatever can make a long text or a large list is charged here before it is made; the same budget has a deadline. Not
+here: where the charges are put (`template_sandbox.py`, `template_filters.py`).
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def weigh(value: Any) -> int:
         if isinstance(item, str):
             weight += len(item)
         elif isinstance(item, dict):
-            stack.extend((entry, depth + 1) for pair in item.items() for entry in pair)
+            stack.extend((entry, depth + 1) for pair in dict.items(item) for entry in pair)
         elif isinstance(item, (list, tuple)):
             stack.extend((entry, depth + 1) for entry in item)
     return weight
@@ -121,3 +121,15 @@ def as_list(value: Iterable[Any]) -> list[Any]:
         budget().spend()
         items.append(item)
     return items
+
+
+def charge_depth(value: Any) -> None:
+    """Charge for a value that will be compared: entry by entry, however often one entry is shared."""
+    if isinstance(value, (list, tuple, dict)):
+        weigh(value)
+
+
+def check_strip_characters(characters: Any) -> None:
+    """Refuse a long set of characters to strip: every character of the text is looked up in it."""
+    if isinstance(characters, str) and len(characters) > 256:
+        raise TemplateLimitError("the template strips more than 256 different characters")

@@ -1,8 +1,8 @@
 """The environment in which untrusted chat templates run (genai 3.3).
 
 Jinja's immutable sandbox with three more walls. *Names*: filters, globals, and the attributes of each type are lists of
-what may be used, everything else is refused. *Size* and *time*: loops, calls, operations and literals are charged to the
-budget of the rendering. A rewrite of the template's syntax tree puts these charges where Jinja has no hook for them.
+what may be used, everything else is refused. *Size* and *time*: loops, calls, operations and literals are charged to
+the budget of the rendering. A rewrite of the template's syntax tree puts these charges where Jinja has no hook.
 
 Not here: the budget (`template_limits.py`), the filters (`template_filters.py`), what a template is given
 (`conversation.py`).
@@ -15,15 +15,25 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from jinja2 import TemplateError, TemplateRuntimeError, Undefined, nodes, pass_context
+from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
 from jinja2.runtime import Context, LoopContext
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
-from .template_filters import FILTERS
-from .template_limits import TemplateLimitError, as_list, as_text, budget, spend_sizes, weigh
+from .template_filters import FILTERS, TESTS
+from .template_limits import (
+    TemplateLimitError,
+    as_list,
+    as_text,
+    budget,
+    charge_depth,
+    check_strip_characters,
+    spend_sizes,
+    weigh,
+)
 
 _NUMBER_BITS = 4096  # of an integer that a template may compute
 
@@ -56,6 +66,8 @@ def _check_text_method(text: str, name: str, arguments: tuple[Any, ...]) -> tupl
         items = as_list(arguments[0])
         spend(sum(len(text) + len(item) for item in items if isinstance(item, str)))
         return (items, *arguments[1:])
+    elif name in ("strip", "lstrip", "rstrip") and arguments:
+        check_strip_characters(arguments[0])
     return arguments
 
 
@@ -76,6 +88,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
             extensions=["jinja2.ext.loopcontrols", _GenerationTag],
         )
         self.filters = dict(FILTERS)
+        self.tests = dict(TESTS)
         self.globals = {
             "range": self.globals["range"],
             "namespace": Namespace,
@@ -107,6 +120,8 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
             args = _check_text_method(owner, obj.__name__, args)
         else:
             budget().spend()
+            if isinstance(owner, (list, tuple)):  # count and index compare
+                weigh(owner)
         return super().call(context, obj, *args, **kwargs)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
@@ -130,7 +145,7 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
                 raise TemplateLimitError(f"the template computes a number of more than {_NUMBER_BITS} bits")
         return super().call_binop(context, operator, left, right)
 
-    # The following five are called by compiled templates.
+    # The following are called by compiled templates.
 
     def concat(self, pieces: Iterable[str]) -> str:
         """Join the output of a template, a macro or a block."""
@@ -153,6 +168,11 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
     def make_container(self, value: Any) -> Any:
         """A list, tuple or dict that a template writes out: charge for all it holds, however deep."""
         weigh(value)
+        return value
+
+    def comparable(self, value: Any) -> Any:
+        """A side of a comparison."""
+        charge_depth(value)
         return value
 
     def make_dict(self, *args: Any, **kwargs: Any) -> Any:
@@ -213,6 +233,13 @@ class CheckInserter(NodeTransformer):
         self.generic_visit(node)
         return _call("join_texts", node.nodes, node)
 
+    def visit_Compare(self, node: nodes.Compare) -> nodes.Compare:
+        self.generic_visit(node)
+        node.expr = self._compared(node.expr)
+        for operand in node.ops:
+            operand.expr = self._compared(operand.expr)
+        return node
+
     def visit_List(self, node: nodes.List) -> nodes.Expr:
         self.generic_visit(node)
         return node if all(isinstance(item, nodes.Const) for item in node.items) else self._checked(node)
@@ -233,6 +260,11 @@ class CheckInserter(NodeTransformer):
         bounds = (node.arg.start, node.arg.stop, node.arg.step)
         arguments = [bound or nodes.Const(None, lineno=node.lineno) for bound in bounds]
         return _call("slice_of", [node.node, *arguments], node)
+
+    def _compared(self, node: nodes.Expr) -> nodes.Expr:
+        items = node.items if isinstance(node, (nodes.List, nodes.Tuple)) else [node]
+        is_constant = all(isinstance(item, nodes.Const) for item in items)
+        return node if is_constant else _call("comparable", [node], node)
 
     def _checked(self, node: nodes.Expr) -> nodes.Expr:
         return _call("make_container", [node], node)

@@ -45,6 +45,8 @@ class Turnstile:
 
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
+        # Two threads may end the same turn. Re-entrant, since garbage collection may end another one meanwhile.
+        self._leaving = threading.RLock()
 
     @property
     def current(self) -> Turn | None:
@@ -68,10 +70,11 @@ class Turnstile:
 
     def leave(self, turn: Turn) -> None:
         """Give the turn back if it is on."""
-        if self._turns.get("current") is turn:
-            del self._turns["current"]
-            turn.end = None
-            turn.is_over.release()
+        with self._leaving:
+            if self._turns.get("current") is turn:
+                del self._turns["current"]
+                turn.end = None
+                turn.is_over.release()
 
 
 OnEnd = Callable[[TextGenerationResult], None]
@@ -89,13 +92,17 @@ class Operation:
         self._turn = turn
         self._on_end = on_end
         self._lock = threading.RLock()
+        self._is_ending = False
 
     def read_next(self) -> TextGenerationUpdate | None:
         with self._lock:
+            if self._is_ending:  # a thread that waits for the lock may not get it before the next read
+                self.loop.close()
             return self.loop.read_next()
 
     def end(self) -> None:
         """Finish, tell the listener once, and give the turn back. Again is fine."""
+        self._is_ending = True
         try:
             with self._lock:
                 self.loop.close()

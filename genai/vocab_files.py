@@ -1,8 +1,9 @@
 """The files beside a `tokenizer.json`: special tokens, end-of-generation ids and chat templates (genai 2.1, 2.5, 3.3).
 
 Which file wins: for the EOS ids `generation_config.json`, `genai_config.json`, `config.json`, then the named
-`eos_token`; for named tokens `tokenizer_config.json`, then `special_tokens_map.json`; for templates `chat_template.jinja` (others by
-name in `additional_chat_templates`), `chat_template.json`, then `tokenizer_config.json`.
+`eos_token`; for named tokens `tokenizer_config.json`, then `special_tokens_map.json`; for templates
+`chat_template.jinja` (others by name in `additional_chat_templates`), `chat_template.json`, then
+`tokenizer_config.json`.
 """
 
 from __future__ import annotations

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fakes.backend import FakeBackend, Script
 from fakes.model_files import ModelFiles, require_engine
+from fakes.real_models import smollm2_gguf as fetch_smollm2
+from fakes.real_models import smollm2_onnx as convert_smollm2
 from winml_lite import Runtime
 from winml_lite.native.backend import replaced_backend
 
@@ -60,6 +63,27 @@ def llama() -> None:
 def runtime() -> Iterator[Runtime]:
     with Runtime() as runtime:
         yield runtime
+
+
+# Session fixtures are made before the walls below go up: these may use the network and the user's cache.
+
+
+@pytest.fixture(scope="session")
+def smollm2_gguf() -> Path:
+    """SmolLM2-135M-Instruct, Q4_1."""
+    return fetch_smollm2()
+
+
+@pytest.fixture(scope="session")
+def smollm2_q8(smollm2_gguf: Path) -> Path:
+    """SmolLM2 as an ONNX model folder: fused operators, 8-bit weights."""
+    return convert_smollm2("gqa", "q8")
+
+
+@pytest.fixture(scope="session")
+def smollm2_f16(smollm2_gguf: Path) -> Path:
+    """SmolLM2 as an ONNX model folder: portable operators, weights stored as float16."""
+    return convert_smollm2("plain", "f16")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .builder import PipelineBuilder
     from .dimensions import SymbolicDimensionOverrides
-    from .engines import engines
+    from .engine_info import engines
     from .errors import NotSupportedError, WinMLError
     from .files.gguf import GgufFile
     from .llama_extensions import LlamaStageOptions
@@ -95,7 +95,7 @@ _MODULES = {
     "TokenTensorOptions": ".values",
     "Vocabulary": ".vocabulary",
     "WinMLError": ".errors",
-    "engines": ".engines",
+    "engines": ".engine_info",
 }
 
 
@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(import_module(_MODULES[name], __name__), name)
-    globals()[name] = value  # also replaces the submodule `engines`, which the import has put here
+    globals()[name] = value
     return value
 
 

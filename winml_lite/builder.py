@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .checks import index_value, text_value
 from .errors import (
     E_INVALIDARG,
@@ -15,7 +17,8 @@ from .errors import (
 from .gate import Gate
 from .handles import Closeable
 from .model import Model
-from .native.backend import Placement, StageExecutor, backend
+from .native.backend import OrtOptions, Placement, StageExecutor, backend
+from .ort_extensions import shared_context_entries
 from .pipeline import Edge, Pipeline, PipelineCore
 from .sequence import check_state_options
 from .stage import Stage
@@ -133,7 +136,9 @@ def _build(core: BuilderCore) -> PipelineCore:
     order = run_order(core.stages, core.edges)
     for stage in order:
         _check_stage(stage)
-    executors = {stage: _make_executor(stage) for stage in core.stages}
+    entries = shared_context_entries(core.stages, _BUILD)
+    alone = [stage for stage in core.stages if stage not in entries]
+    executors = {stage: _make_executor(stage, entries.get(stage, ())) for stage in (*entries, *alone)}
     for edge in core.edges + core.feedback:
         _check_edge(edge, executors[edge.source], executors[edge.target])
     for stage, executor in executors.items():
@@ -168,7 +173,7 @@ def _check_stage(stage: StageCore) -> None:
     provider = stage.target.provider if stage.target is not None else None
     ort = stage.options.ort
     if not stage.is_onnx:
-        if ort is not None:
+        if ort is not None or stage.options.context_group is not None:
             raise WinMLError(NOT_SUPPORTED, _BUILD, f"{stage.debug_name}: a .gguf model has no ONNX Runtime options")
         if provider is not None:
             raise WinMLError(NOT_SUPPORTED, _BUILD, f"{stage.debug_name}: a .gguf model has no execution provider")
@@ -180,13 +185,17 @@ def _check_stage(stage: StageCore) -> None:
         )
 
 
-def _make_executor(stage: StageCore) -> StageExecutor:
+def _make_executor(stage: StageCore, session_entries: tuple[tuple[str, str], ...]) -> StageExecutor:
     target = stage.target
     placement = Placement() if target is None else Placement(target.kind, target.provider)
+    options = stage.engine_options()
+    if session_entries:
+        ort = options.ort or OrtOptions()
+        options = replace(options, ort=replace(ort, session_config=ort.session_config + session_entries))
     try:
-        return backend(stage.model.engine).build_stage(stage.model.artifact, placement, stage.engine_options())
+        return backend(stage.model.engine).build_stage(stage.model.artifact, placement, options)
     except WinMLError as error:
-        raise recast(error, f"{stage.debug_name}") from error.__cause__
+        raise recast(error, stage.debug_name) from error.__cause__
 
 
 def _check_edge(edge: Edge, source: StageExecutor, target: StageExecutor) -> None:

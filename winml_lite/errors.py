@@ -1,7 +1,7 @@
 """Exceptions and HRESULT codes of the object model (contracts: runtime 1.1 and 16).
 
-Here: the two exception classes, the codes as plain integers, their descriptions, and the tables that turn a status of an
-engine into a code. Not here: argument checks (`checks.py`), which raise `TypeError` and `ValueError`.
+Here: the two exception classes, the codes as plain integers, their descriptions, and the tables that turn a status of
+an engine into a code. Not here: argument checks (`checks.py`), which raise `TypeError` and `ValueError`.
 
     OSError
     └── WinMLError              any failing HRESULT
@@ -98,8 +98,9 @@ LLAMA_DECODE_STATUS: dict[int, int] = {1: E_BOUNDS, 2: CANCELLED, -1: E_INVALIDA
 class WinMLError(OSError):
     """A failing HRESULT.
 
-    `hresult` is the code as an unsigned 32-bit integer (a signed one is accepted), `native_message` the text of the engine
-    or a hint how to mend the failure, or None. `str()` holds the code as `0x%08X`, its description, the context and the message.
+    `hresult` is the code as an unsigned 32-bit integer (a signed one is accepted), `native_message` the text of the
+    engine or a hint how to mend the failure, or None. `str()` holds the code as `0x%08X`, its description, the context
+    and the message.
     """
 
     hresult: int

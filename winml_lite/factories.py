@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .checks import UINT64_MAX, number_value
-from .storage import Bytes, Storage, allocate, byte_size
+from .storage import Storage, allocate, byte_size
 from .values import NUMPY_NAMES, TensorAccessMode, TensorDataType
 
 _FROM_NUMPY_NAME = {name: data_type for data_type, name in NUMPY_NAMES.items()}
@@ -17,7 +17,7 @@ _FROM_NUMPY_NAME = {name: data_type for data_type, name in NUMPY_NAMES.items()}
 
 def tensor_type(data_type: TensorDataType | int) -> TensorDataType:
     """Return a concrete element type; UNDEFINED and unknown numbers are ValueError."""
-    found = TensorDataType(data_type)
+    found = data_type if type(data_type) is TensorDataType else TensorDataType(data_type)
     if found is TensorDataType.UNDEFINED:
         raise ValueError("UNDEFINED is not the type of a tensor")
     return found
@@ -25,17 +25,22 @@ def tensor_type(data_type: TensorDataType | int) -> TensorDataType:
 
 def tensor_shape(shape: Iterable[int]) -> tuple[int, ...]:
     """Return the extents as a tuple of ints in 0..2**64-1, else ValueError."""
-    return tuple(number_value(extent, "extent", UINT64_MAX) for extent in shape)
+    extents = tuple(shape)
+    for extent in extents:
+        if type(extent) is not int or not 0 <= extent <= UINT64_MAX:
+            return tuple(number_value(extent, "extent", UINT64_MAX) for extent in extents)
+    return extents
 
 
 def raw_storage(data_type: TensorDataType | int, shape: Iterable[int], data: Any = None) -> Storage:
     """Make zero-filled memory, or a packed copy of `data` (any buffer, exactly as many bytes)."""
     storage = allocate(tensor_type(data_type), tensor_shape(shape))
     if data is not None:
-        view = memoryview(data)
-        if view.nbytes:
-            _check_size(view.nbytes, storage.data_type, storage.shape)
-            storage.data[:] = _bytes_of(view if view.c_contiguous else view.tobytes())
+        with memoryview(data) as view:
+            if view.nbytes:
+                _check_size(view.nbytes, storage.data_type, storage.shape)
+                _check_plain(view.format)
+                storage.data[:] = np.frombuffer(data if view.c_contiguous else view.tobytes(), np.uint8)
     return storage
 
 
@@ -64,7 +69,9 @@ def buffer_storage(
         with memoryview(buffer) as view:
             _check_size(view.nbytes, kind, extents)
         return raw_storage(kind, extents, buffer)
-    data = _bytes_of(buffer)
+    if isinstance(buffer, np.ndarray):
+        _check_plain(buffer.dtype.char)
+    data = np.frombuffer(buffer, np.uint8)
     _check_size(data.nbytes, kind, extents)
     writable = mode is TensorAccessMode.READWRITE
     if not writable:
@@ -74,11 +81,9 @@ def buffer_storage(
     return Storage(data, kind, extents, writable)
 
 
-def _bytes_of(buffer: Any) -> Bytes:
-    """View a contiguous buffer as bytes; the view holds the export."""
-    if isinstance(buffer, np.ndarray) and buffer.dtype.hasobject:
+def _check_plain(element_format: str) -> None:
+    if "O" in element_format:
         raise ValueError("an array of Python objects is no memory for a tensor")
-    return np.frombuffer(buffer, np.uint8)
 
 
 def _access_mode(access: TensorAccessMode | int) -> TensorAccessMode:

@@ -1,7 +1,8 @@
 """Ownership: `Resource` owns one native object, `Closeable` is the base of every public object (runtime 1.2).
 
-References go one way, from a child to what it needs: a pipeline needs its stages, a stage its model, a tensor its storage.
-So closing a wrapper closes only that wrapper, and the native object goes when its last user does, in any order.
+References go one way, from a child to what it needs: a pipeline needs its stages, a stage its model, a tensor its
+storage. So closing a wrapper closes only that wrapper, and the native object goes when its last user does, in any
+order.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ def _free(free: Callable[[int], object], pointer: int, needs: tuple[object, ...]
 class Resource:
     """Owns one native pointer and frees it once, when it is closed, collected, or at interpreter exit.
 
-    `needs` holds whatever the native object uses later: other resources, buffers, names, callbacks. `free` must be a plain
-    function, never a bound method of something that refers to the resource.
+    `needs` holds whatever the native object uses later: other resources, buffers, names, callbacks. `free` must be a
+    plain function, never a bound method of something that refers to the resource.
     """
 
     __slots__ = ("__weakref__", "_finalizer", "pointer")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from .checks import index_value, text_value
 from .errors import E_INVALIDARG, NOT_FOUND, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .files.artifact import OnnxArtifact, Port
 from .handles import Closeable
 from .model import find_port, unknown_port
-from .native.backend import OrtOptions
+from .native.backend import OrtOptions, OrtStageExecutor
 from .stage_core import StageCore
 from .tensor import Tensor, bindable
-from .values import ExecutionTargetKind
 
 _MAXIMUM_KEY_LENGTH = 1024
 
@@ -89,6 +88,25 @@ class OrtStageOptions(Closeable[StageCore]):
         for key, value in _items(entries, "entries"):
             self.set_session_config(key, value)
 
+    def set_shared_context_group(self, name: str) -> None:
+        """Let the stages of one pipeline that name the same group share what their provider compiles.
+
+        A group has two members or more, with one provider, one target and equal provider options; else `build` fails
+        with 0x80070057. Has no visible effect on the CPU.
+        """
+        if not text_value(name, "name") or "\0" in name:
+            raise ValueError(f"the name of a group must be nonempty and free of NUL, not {name!r}")
+        self._set_group(name, "SetSharedContextGroup")
+
+    def clear_shared_context_group(self) -> None:
+        """Leave the group."""
+        self._set_group(None, "ClearSharedContextGroup")
+
+    def _set_group(self, name: str | None, member: str) -> None:
+        core = self._core
+        core.check_open_for_options(f"IWinMLOrtStageOptions.{member}")
+        core.options.context_group = name
+
     @property
     def _options(self) -> OrtOptions:
         return self._core.options.ort or OrtOptions()
@@ -121,6 +139,38 @@ def _with_entry(entries: tuple[tuple[str, str], ...], entry: tuple[str, str]) ->
     return tuple({**dict(entries), entry[0]: entry[1]}.items())
 
 
+_SHARE = ("ep.share_ep_contexts", "1")
+_STOP_SHARING = ("ep.stop_share_ep_contexts", "1")
+
+
+def shared_context_entries(stages: Iterable[StageCore], context: str) -> dict[StageCore, tuple[tuple[str, str], ...]]:
+    """Check the shared context groups of a pipeline; return the session entries of their members, group by group."""
+    groups: dict[str, list[StageCore]] = {}
+    for stage in stages:
+        if stage.options.context_group is not None:
+            groups.setdefault(stage.options.context_group, []).append(stage)
+    entries: dict[StageCore, tuple[tuple[str, str], ...]] = {}
+    for name, members in groups.items():
+        if len(members) < 2:
+            raise WinMLError(E_INVALIDARG, context, f"shared context group {name!r} has one member; it needs two")
+        if any(_sharing_key(member) != _sharing_key(members[0]) for member in members):
+            raise WinMLError(
+                E_INVALIDARG, context, f"the members of group {name!r} differ in provider, target or provider options"
+            )
+        entries.update({member: (_SHARE,) for member in members})
+        entries[members[-1]] = (_SHARE, _STOP_SHARING)
+    return entries
+
+
+def _sharing_key(stage: StageCore) -> tuple[object, ...]:
+    target, ort = stage.target, stage.options.ort
+    return (
+        target.kind if target is not None else None,
+        target.provider if target is not None else None,
+        dict(ort.provider_options) if ort is not None else {},
+    )
+
+
 class OrtStageDiagnostics(Closeable[StageCore]):
     """Which execution provider was asked for and chosen. It does not say where single nodes run."""
 
@@ -134,12 +184,9 @@ class OrtStageDiagnostics(Closeable[StageCore]):
 
     @property
     def selected_provider(self) -> str | None:
-        """A provider that represents the stage; None when the engine chose for itself."""
+        """The provider that represents the stage; single operators may run on the CPU provider."""
         core = self._built("SelectedProvider")
-        if core.target is not None and core.target.provider is not None:
-            return core.target.provider
-        on_cpu = core.built("IWinMLOrtStageDiagnostics.SelectedProvider").target_kind is ExecutionTargetKind.CPU
-        return "CPUExecutionProvider" if on_cpu else None
+        return cast(OrtStageExecutor, core.executor).provider_name
 
     @property
     def is_provider_pinned(self) -> bool:

@@ -14,7 +14,6 @@ from .errors import CANCELLED, E_INVALIDARG, WinMLError, recast
 from .gate import Gate
 from .handles import Closeable
 from .native.backend import StageExecutor
-from .sequence import copy_states_back
 from .stage_core import StageCore
 from .storage import Storage
 
@@ -66,8 +65,7 @@ class PipelineCore:
         self._feedback = tuple(feedback)
         self._retained: dict[Edge, Storage] = {}
         self._required = tuple(stage.required_inputs() for stage in stages)
-        alone = len(self.stages) == 1 and not feedback and not self.stages[0].options.caller_owns_state
-        self.single = self.executors[0] if alone else None
+        self.single = self.executors[0] if len(self.executors) == 1 and not feedback else None
 
     def execute(self) -> None:
         """Run every stage once and commit; on any failure discard everything that ran."""
@@ -105,9 +103,6 @@ class PipelineCore:
                 started.append(executor)
                 executor.run()
             retained = {edge: _kept(edge) for edge in self._feedback}
-            for stage in self.stages:
-                if stage.options.caller_owns_state:
-                    copy_states_back(stage)
             for executor in self.executors:
                 executor.commit()
             self._retained = retained

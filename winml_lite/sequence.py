@@ -1,14 +1,11 @@
 """The stateful members of a stage (runtime 9 and 20): options before `build`, position and capacity after it.
 
 The state itself lives in the executor: the cache of a llama.cpp context, or the state pairs of an ONNX Runtime session.
-Only state that the caller keeps in tensors of his own is handled here (`copy_states_back`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import numpy as np
 
 from .checks import UINT64_MAX, flag_value, index_value
 from .errors import E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError, recast
@@ -149,22 +146,3 @@ def check_state_options(core: StageCore) -> None:
             )
         if not options.caller_owns_state and (source in core.inputs or source in core.fed_inputs | core.seed_inputs):
             raise WinMLError(E_INVALIDARG, context, f"{core.debug_name}: state input {source} must not be bound")
-
-
-def copy_states_back(core: StageCore) -> None:
-    """Bring caller-owned state that stays in place up to date after a run: copy each new state over the old one.
-
-    Sizes are compared before anything is written; another size is 0x80070057.
-    """
-    executor = core.built("IWinMLPipeline.Run")
-    copies = [(executor.output(output), place) for output, place in core.in_place_outputs().items()]
-    for new, place in copies:
-        if new.data.nbytes != place.data.nbytes:
-            raise WinMLError(
-                E_INVALIDARG,
-                "IWinMLPipeline.Run",
-                f"{core.debug_name}: the state grew from {place.shape} to {new.shape}; bind its output elsewhere",
-            )
-    for new, place in copies:
-        if new is not place:
-            np.copyto(place.data, new.data)

@@ -37,6 +37,7 @@ class RecordedOptions:
     state_pairs: list[tuple[int, int]] = field(default_factory=list)
     dimensions: dict[str, int] = field(default_factory=dict)
     ort: OrtOptions | None = None
+    context_group: str | None = None
     llama: LlamaOptions | None = None
 
 
@@ -199,11 +200,7 @@ class StageCore:
 
     def _place_output(self, executor: StageExecutor, index: int, publication: Publication | None) -> None:
         storage = None if publication is None else publication.storage
-        wanted = publication is not None or index in self.internal_outputs or self._is_callers_state(index)
-        executor.bind_output(index, storage, wanted)
-
-    def _is_callers_state(self, output: int) -> bool:
-        return self.options.caller_owns_state and any(output == pair[1] for pair in self.options.state_pairs)
+        executor.bind_output(index, storage, publication is not None or index in self.internal_outputs)
 
     def place_outputs(self, executor: StageExecutor) -> None:
         """Tell the executor where each output goes."""
@@ -211,7 +208,7 @@ class StageCore:
             self._place_output(executor, index, self.outputs.get(index))
 
     def in_place_outputs(self) -> dict[int, Storage]:
-        """Caller-owned state that stays where it is: unpublished state outputs, with the storage of their input."""
+        """Return the state that stays in the caller's tensors: unpublished state outputs and their input's storage."""
         if not self.options.caller_owns_state:
             return {}
         return {

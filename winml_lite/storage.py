@@ -1,8 +1,8 @@
 """Memory behind tensors (tensors 2 and 3).
 
-A `Storage` is a C-contiguous, little-endian block of host memory with an element type and a shape. Tensors, bindings and engines share
-it; it knows neither of them. It owns its memory, borrows a caller's buffer, or views memory of an engine: in every case the NumPy
-array `data` keeps the owner alive.
+A `Storage` is a C-contiguous, little-endian block of host memory with an element type and a shape. Tensors, bindings
+and engines share it; it knows neither of them. It owns its memory, borrows a caller's buffer, or views memory of an
+engine: in every case the NumPy array `data` keeps the owner alive.
 """
 
 from __future__ import annotations

@@ -120,12 +120,9 @@ class Tensor(Closeable[Storage]):
         WRITE promises to overwrite everything. Changes are visible at once.
         """
         storage = self._core
-        try:
-            wanted, option = TensorLockMode(mode), TensorLockFlags(flags)
-        except ValueError:
-            raise WinMLError(E_INVALIDARG, "IWinMLTensor.Lock", f"mode {mode!r}, flags {flags!r}") from None
-        if option & ~TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS:
-            raise WinMLError(E_INVALIDARG, "IWinMLTensor.Lock", f"unknown flags {flags!r}")
+        if mode not in (1, 2, 3) or flags not in (0, 1):
+            raise WinMLError(E_INVALIDARG, "IWinMLTensor.Lock", f"there is no mode {mode!r} with flags {flags!r}")
+        wanted = TensorLockMode(mode)
         storage.acquire(wanted)
         return TensorDataLock(storage, wanted)
 

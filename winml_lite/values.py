@@ -1,4 +1,7 @@
-"""Enumerations and frozen records of the object model; the numbers are part of the contract (runtime 17, tensors 1.1)."""
+"""Enumerations and frozen records of the object model (runtime 17, tensors 1.1).
+
+The numbers are part of the contract.
+"""
 
 from __future__ import annotations
 

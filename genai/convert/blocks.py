@@ -16,7 +16,7 @@ from .source import Floats, ModelSource, Rows
 
 BLOCK = 32
 MIDDLE = 128
-"""The zero point that operators assume when none is given."""
+"""The zero point of a symmetric block; operators assume it when none is given."""
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -27,8 +27,11 @@ class Blocks:
 
     values: Bytes
     scales: Floats
-    zero_points: Bytes | None = None
-    """None: all are `MIDDLE`."""
+    zero_points: Bytes
+
+
+def _symmetric(values: Bytes, scales: Floats) -> Blocks:
+    return Blocks(values, scales, np.full(scales.shape, MIDDLE, np.uint8))
 
 
 def read_blocks(source: ModelSource, name: str, rows: slice | Rows) -> Blocks:
@@ -36,14 +39,14 @@ def read_blocks(source: ModelSource, name: str, rows: slice | Rows) -> Blocks:
     kind = source.type_name(name)
     if kind == "Q8_0":
         stored = _split(source, name, rows, 34)
-        return Blocks(stored[..., 2:] ^ np.uint8(0x80), _half(stored, 0))
+        return _symmetric(stored[..., 2:] ^ np.uint8(0x80), _half(stored, 0))
     if kind == "Q4_0":  # 16 levels about 8: times 16
         stored = _split(source, name, rows, 18)
-        return Blocks(_four_bits(stored[..., 2:]) << np.uint8(4), _half(stored, 0) / np.float32(16))
+        return _symmetric(_four_bits(stored[..., 2:]) << np.uint8(4), _half(stored, 0) / np.float32(16))
     if kind == "Q5_0":  # 32 levels about 16: times 8
         stored = _split(source, name, rows, 22)
         levels = _four_bits(stored[..., 6:]) | _fifth_bit(stored, 2)
-        return Blocks(levels << np.uint8(3), _half(stored, 0) / np.float32(8))
+        return _symmetric(levels << np.uint8(3), _half(stored, 0) / np.float32(8))
     if kind == "Q4_1":  # 16 levels from a minimum: times 17 fills 0..255
         stored = _split(source, name, rows, 20)
         return _spread(_four_bits(stored[..., 4:]), 17, _half(stored, 0), _half(stored, 2))
@@ -59,7 +62,7 @@ def round_to_blocks(floats: Floats) -> Blocks:
     """Round float32 [rows, blocks, 32] to 8 bits, symmetric about zero."""
     scales = np.abs(floats).max(axis=-1) / np.float32(127)
     divisors = np.where(scales == 0, np.float32(1), scales)
-    return Blocks((np.rint(floats / divisors[..., None]) + MIDDLE).astype(np.uint8), scales)
+    return _symmetric((np.rint(floats / divisors[..., None]) + MIDDLE).astype(np.uint8), scales)
 
 
 def _spread(levels: Bytes, factor: int, delta: Floats, minimum: Floats) -> Blocks:

@@ -17,7 +17,7 @@ from .graph import GraphBuilder
 from .operators import OperatorSet
 from .portable_operators import PlainOperators, StandardOperators
 from .source import ModelSource, Rows
-from .weights import EightBitWeights, FloatWeights, WeightFormat
+from .weights import EightBitWeights, FloatWeights, Matrix, WeightFormat
 
 OPERATOR_SETS: dict[str, type[OperatorSet]] = {
     "plain": PlainOperators,
@@ -75,20 +75,23 @@ def _block(parts: _Parts, layer: int, values: tuple[str, str], only_last_row: bo
     """Add one block; `values` and the result are the residual stream and its norm for the next part."""
     architecture, dialect, matrices = parts.architecture, parts.dialect, parts.matrices
     (stream, normed), name = values, f"blk.{layer}."
-    query = matrices.linear(normed, f"{name}attn_q.weight", _half_order(architecture, architecture.head_count))
-    key = matrices.linear(normed, f"{name}attn_k.weight", _half_order(architecture, architecture.kv_head_count))
-    value = matrices.linear(normed, f"{name}attn_v.weight")
-    mixed = dialect.attention(layer, query, key, value)
+    joined = matrices.linear(
+        normed,
+        Matrix(f"{name}attn_q.weight", _half_order(architecture, architecture.head_count)),
+        Matrix(f"{name}attn_k.weight", _half_order(architecture, architecture.kv_head_count)),
+        Matrix(f"{name}attn_v.weight"),
+    )
+    mixed = dialect.attention(layer, joined)
     if only_last_row:
         mixed, stream = (parts.graph.node("Gather", [v, parts.graph.integers(-1)], axis=1) for v in (mixed, stream))
-    update = matrices.linear(mixed, f"{name}attn_output.weight")
+    update = matrices.linear(mixed, Matrix(f"{name}attn_output.weight"))
     if architecture.is_gemma3:
         update = dialect.norm(update, f"{name}post_attention_norm.weight")
     stream, normed = dialect.add_norm(stream, update, f"{name}ffn_norm.weight")
-    gate = matrices.linear(normed, f"{name}ffn_gate.weight")
+    joined = matrices.linear(normed, Matrix(f"{name}ffn_gate.weight"), Matrix(f"{name}ffn_up.weight"))
+    gate, up = parts.graph.nodes("Split", [joined], ["", ""], axis=-1, num_outputs=2)
     active = dialect.gelu(gate) if architecture.is_gemma3 else _silu(parts.graph, gate)
-    up = matrices.linear(normed, f"{name}ffn_up.weight")
-    update = matrices.linear(parts.graph.node("Mul", [active, up]), f"{name}ffn_down.weight")
+    update = matrices.linear(parts.graph.node("Mul", [active, up]), Matrix(f"{name}ffn_down.weight"))
     if architecture.is_gemma3:
         update = dialect.norm(update, f"{name}post_ffw_norm.weight")
     is_last = layer == architecture.layer_count - 1

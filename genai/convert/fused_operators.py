@@ -42,6 +42,11 @@ class FusedOperators(OperatorSet):
     def gelu(self, value: str) -> str:
         return self._graph.node("Gelu", [value], approximate="tanh")
 
+    def attention(self, layer: int, joined: str) -> str:
+        if self._architecture.is_gemma3:  # its norms come between the product and the operator
+            return super().attention(layer, joined)
+        return self._attend(layer, joined, "", "")
+
     def _attend(self, layer: int, query: str, key: str, value: str) -> str:
         record = self._architecture
         window = record.window if record.is_local(layer) and record.window is not None else -1

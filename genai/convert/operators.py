@@ -65,11 +65,17 @@ class OperatorSet(ABC):
         total = self._graph.node("Add", [value, update])
         return total, self.norm(total, name)
 
-    def attention(self, layer: int, query: str, key: str, value: str) -> str:
-        """Attention of one layer over its cache; queries and keys are normalised per head where the model does so."""
-        if self._architecture.is_gemma3:
-            query = self._norm_heads(query, f"blk.{layer}.attn_q_norm.weight", self._architecture.head_count)
-            key = self._norm_heads(key, f"blk.{layer}.attn_k_norm.weight", self._architecture.kv_head_count)
+    def attention(self, layer: int, joined: str) -> str:
+        """Attention of one layer over its cache: queries, keys and values side by side in, mixed values out.
+
+        Queries and keys are normalised per head where the model does so.
+        """
+        record = self._architecture
+        widths = self._graph.integers(record.query_width, record.kv_width, record.kv_width)
+        query, key, value = self._graph.nodes("Split", [joined, widths], ["", "", ""], axis=-1)
+        if record.is_gemma3:
+            query = self._norm_heads(query, f"blk.{layer}.attn_q_norm.weight", record.head_count)
+            key = self._norm_heads(key, f"blk.{layer}.attn_k_norm.weight", record.kv_head_count)
         return self._attend(layer, query, key, value)
 
     def _norm_heads(self, value: str, name: str, heads: int) -> str:

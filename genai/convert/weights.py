@@ -6,18 +6,27 @@ Not here: norm weights, which are always float32 (`operators.py`).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto
 
-from .blocks import BLOCK, MIDDLE, read_blocks
+from .blocks import BLOCK, MIDDLE, Blocks, read_blocks
 from .graph import MICROSOFT, GraphBuilder
 from .source import ModelSource, Rows, refuse
 
 EMBEDDING, OUTPUT = "token_embd.weight", "output.weight"
 _ACCURACY_LEVEL = 4  # multiply in 8 bits: on processors without wide float units, thirty times as fast as level 0
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """A matrix of the source, its rows taken in `order` (None: as they are)."""
+
+    name: str
+    order: Rows | None = None
 
 
 class WeightFormat(ABC):
@@ -28,8 +37,8 @@ class WeightFormat(ABC):
         self._source = source
 
     @abstractmethod
-    def linear(self, value: str, name: str, order: Rows | None = None) -> str:
-        """Multiply [..., columns] by the transposed matrix `name`, its rows taken in `order`."""
+    def linear(self, value: str, *matrices: Matrix) -> str:
+        """Multiply [..., columns] by transposed matrices; several are one operation, their results side by side."""
 
     @abstractmethod
     def embedding(self, ids: str) -> str:
@@ -39,6 +48,11 @@ class WeightFormat(ABC):
     def logits(self, value: str, output: str) -> str:
         """Multiply by the output matrix, or by the embedding in a model without one. Call after `embedding`."""
 
+    def _extent(self, matrices: Sequence[Matrix]) -> tuple[int, int]:
+        """Rows of all matrices together, and columns."""
+        shapes = [self._source.shapes[matrix.name] for matrix in matrices]
+        return sum(rows for rows, _ in shapes), shapes[0][1]
+
 
 class FloatWeights(WeightFormat):
     """Matrices as float32, or as float16 that the engine widens once when it loads the model."""
@@ -47,12 +61,16 @@ class FloatWeights(WeightFormat):
         super().__init__(graph, source)
         self._dtype = dtype
 
-    def linear(self, value: str, name: str, order: Rows | None = None) -> str:
-        rows, columns = self._source.shapes[name]
-        floats = self._source.floats(name, order)
-        matrix = self._graph.weight(name, (columns, rows), self._dtype, [floats.T.astype(self._dtype, copy=False)])
-        self._source.report(name)
-        return self._graph.node("MatMul", [value, self._widened(matrix)])
+    def linear(self, value: str, *matrices: Matrix) -> str:
+        rows, columns = self._extent(matrices)
+        floats = [
+            self._source.floats(matrix.name, matrix.order).T.astype(self._dtype, copy=False) for matrix in matrices
+        ]
+        name = "+".join(matrix.name for matrix in matrices)
+        self._graph.weight(name, (columns, rows), self._dtype, [np.concatenate(floats, axis=1)])
+        for matrix in matrices:
+            self._source.report(matrix.name)
+        return self._graph.node("MatMul", [value, self._widened(name)])
 
     def embedding(self, ids: str) -> str:
         return self._widened(self._graph.node("Gather", [self._table(EMBEDDING), ids], axis=0))
@@ -78,20 +96,20 @@ class FloatWeights(WeightFormat):
 class EightBitWeights(WeightFormat):
     """Matrices as blocks of 32 8-bit values, multiplied by the operators of ONNX Runtime for them."""
 
-    def linear(self, value: str, name: str, order: Rows | None = None) -> str:
-        return self._multiply(value, name, self._store(name, order))
+    def linear(self, value: str, *matrices: Matrix) -> str:
+        return self._multiply(value, self._extent(matrices), self._store(matrices))
 
     def embedding(self, ids: str) -> str:
-        count, width = self._source.shapes[EMBEDDING]
-        blocks = self._store(EMBEDDING)
+        count, width = self._extent([Matrix(EMBEDDING)])
+        self._embedding = self._store([Matrix(EMBEDDING)])
         shapes = [(count, width), (count, width // BLOCK), (count, width // BLOCK)]
-        flat = [
-            self._graph.alias(name.replace(EMBEDDING, "token_embd.lookup"), name, shape)
-            for name, shape in zip(blocks, shapes, strict=False)
+        rows = [
+            self._graph.alias(name.replace(EMBEDDING, "token_embd.rows"), name, shape)
+            for name, shape in zip(self._embedding, shapes, strict=False)
         ]
         return self._graph.node(
             "GatherBlockQuantized",
-            [flat[0], ids, *flat[1:]],
+            [rows[0], ids, *rows[1:]],
             domain=MICROSOFT,
             bits=8,
             block_size=BLOCK,
@@ -101,50 +119,48 @@ class EightBitWeights(WeightFormat):
 
     def logits(self, value: str, output: str) -> str:
         if OUTPUT in self._source:
-            return self._multiply(value, OUTPUT, self._store(OUTPUT), output)
-        return self._multiply(value, EMBEDDING, self._stored[EMBEDDING], output)
+            matrix = Matrix(OUTPUT)
+            return self._multiply(value, self._extent([matrix]), self._store([matrix]), output)
+        return self._multiply(value, self._extent([Matrix(EMBEDDING)]), self._embedding, output)
 
-    def __init__(self, graph: GraphBuilder, source: ModelSource) -> None:
-        super().__init__(graph, source)
-        self._stored: dict[str, list[str]] = {}
-
-    def _multiply(self, value: str, name: str, blocks: list[str], output: str = "") -> str:
-        rows, columns = self._source.shapes[name]
+    def _multiply(self, value: str, extent: tuple[int, int], blocks: list[str], output: str = "") -> str:
         return self._graph.node(
             "MatMulNBits",
             [value, *blocks],
             output=output,
             domain=MICROSOFT,
-            K=columns,
-            N=rows,
+            N=extent[0],
+            K=extent[1],
             bits=8,
             block_size=BLOCK,
             accuracy_level=_ACCURACY_LEVEL,
         )
 
-    def _store(self, name: str, order: Rows | None = None) -> list[str]:
-        """Store a matrix; return the names of values, scales and, unless all are 128, zero points."""
-        rows, columns = self._source.shapes[name]
+    def _store(self, matrices: Sequence[Matrix]) -> list[str]:
+        """Store matrices as one; return the names of values, scales and, unless all are 128, zero points."""
+        rows, columns = self._extent(matrices)
+        name, count = "+".join(matrix.name for matrix in matrices), columns // BLOCK
         if columns % BLOCK:
             raise refuse(
                 self._source.path, f"{name} has {columns} columns, not a multiple of {BLOCK}; use weights='f16'"
             )
         scales: list[npt.NDArray[np.float32]] = []
-        zeros: list[npt.NDArray[np.uint8] | None] = []
+        zeros: list[npt.NDArray[np.uint8]] = []
 
         def values() -> Iterator[npt.NDArray[np.uint8]]:
-            for part in self._source.row_chunks(name):
-                blocks = read_blocks(self._source, name, part if order is None else order[part])
+            for blocks in self._blocks(matrices):
                 scales.append(blocks.scales)
                 zeros.append(blocks.zero_points)
                 yield blocks.values
 
-        count = columns // BLOCK
         names = [self._graph.weight(f"{name}.q8", (rows, count, BLOCK), np.uint8, values())]
         names.append(self._graph.weight(f"{name}.scale", (rows * count,), np.float32, scales))
-        given = [zero for zero in zeros if zero is not None]
-        if any((zero != MIDDLE).any() for zero in given):
-            names.append(self._graph.weight(f"{name}.zero", (rows * count,), np.uint8, given))
-        self._source.report(name)
-        self._stored[name] = names
+        if any((zero != MIDDLE).any() for zero in zeros):
+            names.append(self._graph.weight(f"{name}.zero", (rows * count,), np.uint8, zeros))
         return names
+
+    def _blocks(self, matrices: Sequence[Matrix]) -> Iterator[Blocks]:
+        for matrix in matrices:
+            for part in self._source.row_chunks(matrix.name):
+                yield read_blocks(self._source, matrix.name, part if matrix.order is None else matrix.order[part])
+            self._source.report(matrix.name)

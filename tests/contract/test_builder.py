@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fakes.model_files import ModelFiles
 from fakes.backend import FakeBackend
+from fakes.model_files import ModelFiles
 from fakes.rig import built_add, failing, floats, integers, result
 from winml_lite import PipelineBuilder, Runtime, Stage, WinMLError
 from winml_lite.native.backend import replaced_backend

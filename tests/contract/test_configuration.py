@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pytest
 
 from fakes.rig import failing
 from fakes.scripted import VOCABULARY_SIZE, Composed, composed, one_hot, write_tokenizer
-from genai import NotSupportedError, Tokenizer
+from genai import NotSupportedError, TextGenerationOptions, Tokenizer
 from genai.tasks import (
     Tasks,
     TextGenerationConfiguration,
@@ -25,6 +25,7 @@ from winml_lite.values import FREE_DIMENSION
 
 Phase = TextGenerationPipelinePhase
 Kind = TextGenerationOutputKind
+Call = Callable[[], object]
 
 E_NOT_VALID_STATE = 0x8007139F
 E_INVALIDARG = 0x80070057
@@ -71,33 +72,24 @@ def test_a_fresh_configuration_has_nothing(stage: Composed) -> None:
     assert "a pipeline is missing" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("setter", "what"),
-    [
-        (lambda c, s: c.set_pipeline(0, s.pipeline), "a pipeline"),
-        (lambda c, s: c.set_token_input(0, s.stage, 0), "a token input"),
-        (lambda c, s: c.set_output(0, s.stage, 0, 0), "an output"),
-        (lambda c, s: c.set_state_owner_stage(s.stage), "a state owner stage"),
-        (lambda c, s: c.set_token_target(s.target), "a token target"),
-    ],
-)
-def test_each_part_is_required(stage: Composed, setter: Any, what: str) -> None:
-    setters = [
-        lambda c: c.set_pipeline(0, stage.pipeline),
-        lambda c: c.set_token_input(0, stage.stage, 0),
-        lambda c: c.set_output(0, stage.stage, 0, 0),
-        lambda c: c.set_state_owner_stage(stage.stage),
-        lambda c: c.set_token_target(stage.target),
-    ]
-    names = ["a pipeline", "a token input", "an output", "a state owner stage", "a token target"]
-    del setters[names.index(what)]
+SETTERS: dict[str, Callable[[TextGenerationConfiguration, Composed], object]] = {
+    "a pipeline": lambda c, s: c.set_pipeline(Phase.UNIFIED, s.pipeline),
+    "a token input": lambda c, s: c.set_token_input(Phase.UNIFIED, s.stage, 0),
+    "an output": lambda c, s: c.set_output(Phase.UNIFIED, s.stage, 0, Kind.LOGITS),
+    "a state owner stage": lambda c, s: c.set_state_owner_stage(s.stage),
+    "a token target": lambda c, s: c.set_token_target(s.target),
+}
+
+
+@pytest.mark.parametrize("part", SETTERS)
+def test_each_part_is_required(stage: Composed, part: str) -> None:
     configuration = Tasks(stage.runtime).create_text_generation_configuration()
-    for set_part in setters:
-        set_part(configuration)
+    for other in SETTERS.keys() - {part}:
+        SETTERS[other](configuration, stage)
     with failing(E_NOT_VALID_STATE) as caught:
         configuration.validate()
-    assert f"{what} is missing" in str(caught.value)
-    setter(configuration, stage)
+    assert f"{part} is missing" in str(caught.value)
+    SETTERS[part](configuration, stage)
     configuration.validate()
 
 
@@ -184,7 +176,7 @@ def test_the_phases_of_two_pipelines_are_not_composed(stage: Composed, phase: Ph
 
 def test_setters_check_types(stage: Composed) -> None:
     configuration: Any = Tasks(stage.runtime).create_text_generation_configuration()
-    for call in (
+    calls: list[Call] = [
         lambda: configuration.set_pipeline(Phase.UNIFIED, stage.stage),
         lambda: configuration.set_pipeline(True, stage.pipeline),
         lambda: configuration.set_token_input(Phase.UNIFIED, stage.stage, True),
@@ -192,7 +184,8 @@ def test_setters_check_types(stage: Composed) -> None:
         lambda: configuration.set_state_owner_stage(None),
         lambda: configuration.set_token_target(stage.stage),
         lambda: configuration.set_tokenizer("tokenizer.json"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(TypeError):
             call()
     with pytest.raises(ValueError, match="7"):
@@ -202,12 +195,13 @@ def test_setters_check_types(stage: Composed) -> None:
 def test_g103_after_consumption_setters_are_refused_and_getters_work(stage: Composed) -> None:
     configuration = stage.configuration()
     session = Tasks(stage.runtime).create_text_generation_task(stage.tokenizer).create_session(configuration)
-    for call in (
+    calls: list[Call] = [
         lambda: configuration.set_pipeline(Phase.UNIFIED, stage.pipeline),
         lambda: configuration.set_state_owner_stage(stage.stage),
         lambda: configuration.set_tokenizer(stage.tokenizer),
         configuration.validate,
-    ):
+    ]
+    for call in calls:
         with failing(E_NOT_VALID_STATE) as caught:
             call()
         assert "has consumed this configuration" in str(caught.value)
@@ -265,10 +259,14 @@ def test_a_closed_task_raises(stage: Composed) -> None:
         task.create_session(stage.configuration())
 
 
-def test_parts_stay_alive_with_the_session(stage: Composed, tmp_path: Path) -> None:
-    session = stage.session()
-    stage.stage.close()
-    assert session.state is TextGenerationSessionState.EMPTY
+def test_a_session_goes_on_when_everything_it_was_made_of_is_closed(stage: Composed) -> None:
+    task = Tasks(stage.runtime).create_text_generation_task(stage.tokenizer)
+    session = task.create_session(stage.configuration())
+    for part in (task, stage.pipeline, stage.stage, stage.target, stage.tokenizer, stage.runtime):
+        part.close()
+    assert session.generate("a", TextGenerationOptions(3)).text == "bcd"
+    session.close()
+    assert session.state is TextGenerationSessionState.CLOSED
 
 
 def test_a_model_may_name_fewer_tokens_than_it_has_logits(stage: Composed) -> None:

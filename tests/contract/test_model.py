@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from fakes.model_files import ModelFiles
 from fakes.backend import FakeBackend
+from fakes.model_files import ModelFiles
 from fakes.rig import built, failing
 from models import onnx_models
 from winml_lite import ModelSchema, NotSupportedError, Runtime, TensorDataType
@@ -57,7 +57,7 @@ def test_r34_an_index_out_of_range(runtime: Runtime, files: ModelFiles, index: i
 
 
 def test_r34_a_numpy_index(runtime: Runtime, files: ModelFiles) -> None:
-    assert runtime.load_model(files.onnx("add")).schema().input_desc(np.int32(1)) == (F32, (2,))
+    assert runtime.load_model(files.onnx("add")).schema().input_desc(np.array([1])[0]) == (F32, (2,))
 
 
 def scalar_model() -> onnx.ModelProto:

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fakes.model_files import ModelFiles
 from fakes.backend import FakeBackend, Script
+from fakes.model_files import ModelFiles
 from fakes.rig import built, built_add, failing, floats, result
 from winml_lite import (
     ExecutionTargetKind,
@@ -217,7 +217,7 @@ def test_r14_the_buffer_is_copied(runtime: Runtime, files: ModelFiles, onnx_engi
 
 def test_r15_resources_is_keyword_only(runtime: Runtime, files: ModelFiles) -> None:
     with pytest.raises(TypeError):
-        runtime.load_model(files.onnx("add"), {})  # type: ignore[misc]
+        runtime.load_model(files.onnx("add"), {})  # type: ignore[call-arg]
 
 
 def test_r15_resources_must_be_a_mapping(runtime: Runtime, files: ModelFiles) -> None:
@@ -253,9 +253,7 @@ def test_r16_a_refused_map_leaves_no_export(runtime: Runtime, files: ModelFiles)
     assert first == b"12345"
 
 
-def test_r17_t74_external_weights_of_a_buffer_come_from_the_map(
-    runtime: Runtime, files: ModelFiles, ort: None
-) -> None:
+def test_r17_t74_external_weights_of_a_buffer_come_from_the_map(runtime: Runtime, files: ModelFiles, ort: None) -> None:
     path, weights = files.external
     model = runtime.load_model_from_buffer(Path(path).read_bytes(), resources={"weights.bin": weights, "other": b"x"})
     builder = runtime.create_pipeline_builder()
@@ -286,9 +284,7 @@ def test_t74_a_resource_that_is_too_short_fails_at_build(runtime: Runtime, files
         builder.build()
 
 
-def test_r18_t76_resources_are_pinned_while_something_uses_them(
-    runtime: Runtime, files: ModelFiles, ort: None
-) -> None:
+def test_r18_t76_resources_are_pinned_while_something_uses_them(runtime: Runtime, files: ModelFiles, ort: None) -> None:
     path, weights = files.external
     buffer = bytearray(weights)
     model = runtime.load_model_from_buffer(Path(path).read_bytes(), resources={"weights.bin": buffer})

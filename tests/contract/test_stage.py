@@ -1,4 +1,7 @@
-"""Stages: bindings, outputs, shapes and extensions. Statements 57-76 and 132-142 of the object model, 77-86 of tensors."""
+"""Stages: bindings, outputs, shapes and extensions.
+
+Statements 57-76 and 132-142 of the object model, 77-86 of tensors.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from fakes.rig import built, built_add, failing, floats, integers, result
 from winml_lite import (
     ExecutionTargetKind,
     NotSupportedError,
+    PipelineBuilder,
     Runtime,
     Stage,
     TensorAccessMode,
@@ -84,9 +88,7 @@ def test_r61_the_last_publication_counts(runtime: Runtime, files: ModelFiles, on
         stage.output(0)
 
 
-def test_a_requested_output_takes_over_from_a_bound_one(
-    runtime: Runtime, files: ModelFiles, onnx_engine: str
-) -> None:
+def test_a_requested_output_takes_over_from_a_bound_one(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     stage, pipeline = built_add(runtime, files.onnx("add"))
     mine = floats(runtime, 0, 0)
     stage.bind_output(0, mine)
@@ -113,9 +115,7 @@ def test_r62_one_of_two_outputs(runtime: Runtime, files: ModelFiles, onnx_engine
         stage.output(0)
 
 
-def test_r63_a_withdrawn_output_still_feeds_its_consumer(
-    runtime: Runtime, files: ModelFiles, onnx_engine: str
-) -> None:
+def test_r63_a_withdrawn_output_still_feeds_its_consumer(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     builder = runtime.create_pipeline_builder()
     model = runtime.load_model(files.onnx("inc"))
     first, second = builder.add_model_stage(model), builder.add_model_stage(model)
@@ -511,6 +511,56 @@ def test_r136_t78_wrong_names_and_tensors(runtime: Runtime, files: ModelFiles) -
         names.output("A")
 
 
+def group_of(runtime: Runtime, path: str, *names: str | None) -> PipelineBuilder:
+    builder, target = runtime.create_pipeline_builder(), runtime.create_cpu_target()
+    model = runtime.load_model(path)
+    for name in names:
+        options = builder.add_model_stage(model, target).ort_options()
+        if name is not None:
+            options.set_shared_context_group(name)
+    return builder
+
+
+def test_t82_a_group_needs_two_members(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    with failing(0x80070057) as caught:
+        group_of(runtime, files.onnx("inc"), "a", None, "b", "b").build()
+    assert "'a'" in str(caught.value)
+
+
+def test_t82_a_group_on_the_cpu_runs(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    builder = group_of(runtime, files.onnx("inc"), "a", "a")
+    stage = builder.add_model_stage(runtime.load_model(files.onnx("inc")))
+    stage.ort_options().set_shared_context_group("left again")
+    stage.ort_options().clear_shared_context_group()
+    builder.build()
+
+
+def test_t82_members_have_equal_provider_options(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    builder, model = runtime.create_pipeline_builder(), runtime.load_model(files.onnx("inc"))
+    target = runtime.create_ort_execution_target("CPUExecutionProvider", ExecutionTargetKind.CPU)
+    for value in ("1", "2"):
+        options = builder.add_model_stage(model, target).ort_options()
+        options.set_shared_context_group("a")
+        options.set_provider_option("an.option", value)
+    with failing(0x80070057):
+        builder.build()
+
+
+def test_t82_members_are_built_in_a_row(
+    runtime: Runtime, files: ModelFiles, fake_ort: FakeBackend, script: Script
+) -> None:
+    group_of(runtime, files.onnx("inc"), "a", None, "a").build()
+    entries = [dict(options.ort.session_config) if options.ort else {} for options in script.options]
+    share, stop = {"ep.share_ep_contexts": "1"}, {"ep.stop_share_ep_contexts": "1"}
+    assert entries == [share, share | stop, {}]
+
+
+@pytest.mark.parametrize("name", ["", "a\0", 5, None])
+def test_t81_what_is_no_group(runtime: Runtime, files: ModelFiles, name: str) -> None:
+    with pytest.raises(ValueError):
+        unbuilt(runtime, files.onnx("inc")).ort_options().set_shared_context_group(name)
+
+
 # llama.cpp options
 
 
@@ -520,7 +570,7 @@ def test_llama_options_reach_the_engine(runtime: Runtime, files: ModelFiles, scr
     options.thread_count = 3
     options.key_type = "q8_0"
     options.gpu_layers = -1
-    options.adapters = [("a.gguf", 1)]  # type: ignore[assignment]
+    options.adapters = (("a.gguf", 1),)
     with replaced_backend("llama", FakeBackend(script, logits=lambda ids: [0.0], vocabulary_size=1)):
         builder.build()
     sent = script.options[0].llama
@@ -543,7 +593,7 @@ def test_wrong_llama_options(runtime: Runtime, files: ModelFiles) -> None:
     with pytest.raises(ValueError):
         options.embeddings = 1  # type: ignore[assignment]
     with pytest.raises(ValueError):
-        options.adapters = ["a.gguf"]  # type: ignore[assignment,list-item]
+        options.adapters = ("a.gguf",)  # type: ignore[assignment]
     with pytest.raises(AttributeError):
         options.threads = 2  # type: ignore[attr-defined]
 

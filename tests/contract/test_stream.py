@@ -6,7 +6,7 @@ Statements 93-102 of genai 13, and cases S-STP, S-STR-07 and S-LIF-08.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from threading import Thread
 
@@ -15,18 +15,19 @@ import pytest
 from fakes.backend import Block
 from fakes.rig import failing
 from fakes.scripted import (
-    A,
-    B,
-    C,
-    Composed,
-    D,
     E_ACUTE_1,
     E_ACUTE_2,
     EOS,
     LESS,
     MORE,
-    S,
     SLASH,
+    A,
+    B,
+    C,
+    Composed,
+    D,
+    Row,
+    S,
     X,
     composed,
     one_hot,
@@ -143,7 +144,13 @@ def test_a_prompt_cut_by_cancel_can_be_continued(stage: Composed) -> None:
     source = CancellationSource()
     session = stage.session()
     stream = session.generate_tokens([A] * 299 + [B], cancellation=source)
-    stage.follow(lambda history: (source.cancel(), one_hot(C))[1] if len(history) == 128 else one_hot(C))
+
+    def cancel_after_the_first_piece(history: Sequence[int]) -> Row:
+        if len(history) == 128:
+            source.cancel()
+        return one_hot(C)
+
+    stage.follow(cancel_after_the_first_piece)
     assert stream.read_next() is None
     assert stage.stage.sequence_position == 128
     assert [update.token_id for update in session.continue_tokens((), options(1))] == [C]
@@ -259,7 +266,8 @@ def test_g100_half_a_character_at_the_end_is_dropped(stage: Composed) -> None:
 def test_g101_only_cancel_may_come_from_another_thread(stage: Composed) -> None:
     session = stage.session()
     stream = session.generate_text("a")
-    for call in (stream.read_next, lambda: stream.result, stream.close, lambda: session.state, session.close):
+    calls: list[Callable[[], object]] = [lambda: stream.result, lambda: session.state]
+    for call in (*calls, stream.read_next, stream.close, session.close):
         (error,) = elsewhere(call)
         assert isinstance(error, WinMLError) and error.hresult == WRONG_THREAD
     assert elsewhere(stream.cancel) == [None]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from winml_lite.errors import (
 )
 from winml_lite.files.artifact import Artifact, GgufArtifact, OnnxArtifact, Port
 from winml_lite.native.backend import Placement, StageOptions
+from winml_lite.native.backend import Sequence as StageSequence
 from winml_lite.storage import Storage, check_descriptor
 from winml_lite.values import FREE_DIMENSION, NUMPY_NAMES, Descriptor, EngineInfo, ExecutionTargetKind, TensorDataType
 
@@ -41,8 +43,6 @@ class Block:
     """Makes one run wait: `entered` is set when it has begun, it goes on when `release` is set."""
 
     def __init__(self) -> None:
-        from threading import Event
-
         self.entered = Event()
         self.release = Event()
 
@@ -125,11 +125,12 @@ class FakeExecutor:
 
     inputs: tuple[Descriptor, ...]
     outputs: tuple[Descriptor, ...]
-    sequence: FakeSequence | None = None
+    sequence: StageSequence | None = None
 
     def __init__(self, script: Script, kind: ExecutionTargetKind, debug_name: str) -> None:
         self.script = script
         self.target_kind = kind
+        self.provider_name = "CPUExecutionProvider"
         self.debug_name = debug_name
         self.bound: dict[int, Storage] = {}
         self.places: dict[int, Storage | None] = {}
@@ -249,8 +250,8 @@ class TokenExecutor(FakeExecutor):
         self.inputs = ((TensorDataType.INT32, (1, FREE_DIMENSION)),)
         self.outputs = ((TensorDataType.FLOAT32, (1, backend.vocabulary_size)),)
         declared = backend.declared_capacity
-        self.sequence = FakeSequence(backend.script, declared, options.capacity_hint or declared)
-        self._pending: list[int] = []
+        self.tokens = FakeSequence(backend.script, declared, options.capacity_hint or declared)
+        self.sequence = self.tokens
 
     def check_input(self, index: int, storage: Storage) -> None:
         shape = storage.shape
@@ -259,8 +260,7 @@ class TokenExecutor(FakeExecutor):
             raise WinMLError(E_INVALIDARG, "", f"input 0 takes ids of shape (n,) or (1, n), not {storage.descriptor}")
 
     def compute(self, inputs: list[Array]) -> list[Array]:
-        sequence = self.sequence
-        assert sequence is not None
+        sequence = self.tokens
         ids: list[int] = inputs[0].reshape(-1).tolist()
         if not ids or not all(0 <= token < self._backend.vocabulary_size for token in ids):
             raise WinMLError(E_INVALIDARG, "", f"there is no token {ids}")
@@ -273,13 +273,11 @@ class TokenExecutor(FakeExecutor):
 
     def commit(self) -> None:
         super().commit()
-        assert self.sequence is not None
-        self.sequence.commit()
+        self.tokens.commit()
 
     def discard(self) -> None:
         super().discard()
-        assert self.sequence is not None
-        self.sequence.pending = []
+        self.tokens.pending = []
 
 
 class FakeSequence:

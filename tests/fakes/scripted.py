@@ -36,7 +36,7 @@ A, B, C, D, LESS, SLASH, S, MORE, E_ACUTE_1, E_ACUTE_2, SPACE, X, Y, EOS, EOT, B
 VOCABULARY_SIZE = 16
 SPELLINGS = ("a", "b", "c", "d", "<", "/", "s", ">", "Ã", "©", "Ġ", "x", "y", "<eos>", "<eot>", "<bos>")
 """How byte-level vocabularies store the tokens."""
-PIECES = (b"a", b"b", b"c", b"d", b"<", b"/", b"s", b">", b"\xc3", b"\xa9", b" ", b"x", b"y", b"<eos>", b"<eot>", b"<bos>")
+PIECES = b"a|b|c|d|<|/|s|>|\xc3|\xa9| |x|y|<eos>|<eot>|<bos>".split(b"|")
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}{{ message['role'][0] }}{{ message['content'] }}<eot>{% endfor %}"

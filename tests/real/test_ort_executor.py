@@ -364,3 +364,17 @@ def test_two_stages_run_in_two_threads() -> None:
     for thread in threads:
         thread.join()
     assert results == {1: [209, 21], 2: [209, 22]}
+
+
+def test_request_after_a_bound_run_waits_for_the_next_run() -> None:
+    stage = added()
+    target = allocate(FLOAT, (2,))
+    stage.bind_output(0, target, False)
+    step(stage)
+    stage.bind_output(0, None, True)
+    with pytest.raises(WinMLError) as caught:
+        stage.output(0)
+    assert caught.value.hresult == E_NOT_VALID_STATE
+    step(stage)
+    assert flat(stage) == [11, 22]
+    assert target.array().tolist() == [11, 22]

@@ -143,6 +143,13 @@ class StageExecutor(Protocol):
         """Ask a `run` on another thread to stop early; that run then fails with 0x800704C7."""
 
 
+class OrtStageExecutor(StageExecutor, Protocol):
+    """A built stage of ONNX Runtime."""
+
+    provider_name: str
+    """The execution provider that represents the stage; single operators may run on the CPU provider."""
+
+
 class Backend(Protocol):
     """One engine of this process."""
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -193,11 +194,9 @@ def test_a_path_with_blanks_and_accents(source: Path, tmp_path: Path) -> None:
 def test_the_package_loads_nothing_until_it_is_used() -> None:
     assert sorted(genai.convert.__all__) == ["ConvertedModel", "convert_gguf"]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = genai.convert.nothing  # type: ignore[attr-defined]
+        _ = genai.convert.nothing
 
 
 def test_a_weight_of_another_size_than_declared_is_a_bug_that_shows() -> None:
-    import numpy as np
-
     with pytest.raises(AssertionError, match="16 bytes were written for a tensor of 20"):
         GraphBuilder(None).weight("w", (5,), np.float32, [np.zeros(4, np.float32)])

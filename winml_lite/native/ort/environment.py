@@ -6,8 +6,11 @@ build to see more than warnings.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import logging
+import time
+import weakref
 from collections.abc import Callable
 from functools import cache, partial
 
@@ -16,6 +19,8 @@ from . import api
 
 logger = logging.getLogger("winml_lite.native")
 logger.addHandler(logging.NullHandler())  # a program without logging set up sees nothing
+
+_LONGEST_STOP_SECONDS = 10.0
 
 # Positions are ORT's severities: verbose, information, warning, error, fatal.
 _LEVELS = (logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR, logging.CRITICAL)
@@ -33,28 +38,36 @@ _log = api.LoggingFunction(_write_log)  # native code calls it as long as the pr
 
 
 class RunState:
-    """Whether a session is inside a run, and whether one was when its process ended."""
+    """Whether a stage is inside a run. At interpreter exit, runs of daemon threads are stopped by it."""
 
-    __slots__ = ("running",)
-
-    abandoned = False
-    """A daemon thread was still running a session at exit, so it could not be freed; then the environment stays too."""
+    __slots__ = ("__weakref__", "leaving", "run_options", "running")
 
     def __init__(self) -> None:
         self.running = False
+        self.leaving = False
+        """The interpreter is about to end: a stopped run must not return to its caller any more."""
+        self.run_options = 0
+        _run_states.add(self)
+
+
+_run_states: weakref.WeakSet[RunState] = weakref.WeakSet()
+
+
+def _stop_runs() -> None:
+    """Stop the runs of daemon threads: what they use is freed next."""
+    running = [state for state in list(_run_states) if state.running]
+    for state in running:
+        state.leaving = True
+        api.RunOptionsSetTerminate(state.run_options)
+    latest = time.monotonic() + _LONGEST_STOP_SECONDS
+    while any(state.running for state in running) and time.monotonic() < latest:
+        time.sleep(0.005)
 
 
 def release_session(state: RunState, session: int) -> None:
-    """Free a session, unless a thread is inside it: possible only at interpreter exit, where memory goes anyway."""
-    if state.running:
-        RunState.abandoned = True
-    else:
+    """Free a session, unless a run could not be stopped at interpreter exit; then its memory goes with the process."""
+    if not state.running:
         api.ReleaseSession(session)
-
-
-def _release_env(env: int) -> None:
-    if not RunState.abandoned:
-        api.ReleaseEnv(env)
 
 
 @cache
@@ -63,7 +76,9 @@ def environment() -> Resource:
     lowest = next(severity for severity, level in enumerate(_LEVELS) if logger.isEnabledFor(level) or severity == 3)
     pointer = ctypes.c_void_p()
     api.CreateEnvWithCustomLogger(_log, None, lowest, b"winml_lite", ctypes.byref(pointer))
-    return owned(pointer, _release_env, _log)
+    env = owned(pointer, api.ReleaseEnv, _log)
+    atexit.register(_stop_runs)  # after the first finalizer was made, so it runs before all of them
+    return env
 
 
 @cache

@@ -7,22 +7,20 @@ by `RunWithBinding` when every output has its memory already, else by `Run`, whi
 
 from __future__ import annotations
 
-import ctypes
-import weakref
+import time
 from collections.abc import Callable
-from functools import partial
 
 from ...errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, WinMLError
-from ...files.artifact import OnnxArtifact, Port
-from ...handles import Resource
-from ...storage import Storage, check_descriptor
-from ...values import FLOATING_TYPES, ExecutionTargetKind, TensorDataType
+from ...files.artifact import OnnxArtifact
+from ...storage import Storage
+from ...values import ExecutionTargetKind, TensorDataType
 from ..backend import Sequence, StageOptions
 from . import api
-from .environment import owned
+from .calls import PreparedCall
+from .pairs import StatePair, check_pairs
+from .ports import Symbols, check_port, sequence_length
 from .session import Session
-from .slots import OutputSlots, empty_unless_running
-from .state import ManagedState, StatePair, check_pairs
+from .state import ManagedState
 from .values import own_value, storage_of, value_of
 
 _RUN = "IWinMLPipeline.Run"
@@ -62,24 +60,9 @@ class OrtExecutor:
             index: names[port.name] for index, port in enumerate(session.outputs) if port.name in names
         }
         """Outputs that are an input: the engine neither copies them nor uses memory given for them."""
-        self._symbols = _shared_symbols(session.inputs, self._managed_inputs)
-        self._make_arrays()
-
-    def _make_arrays(self) -> None:
-        session = self._session
-        pointer = ctypes.c_void_p()
-        api.CreateRunOptions(ctypes.byref(pointer))
-        self._run_options = owned(pointer, api.ReleaseRunOptions)
-        count = len(self.inputs)
-        self._input_name_array = (ctypes.c_char_p * count)(*session.input_names)
-        self._input_names = ctypes.cast(self._input_name_array, ctypes.c_void_p)
-        self._input_values = (ctypes.c_void_p * count)()
-        self._slots = OutputSlots((), (), ())
-        self._live_slots = [self._slots]  # what the finalizer sees
-        weakref.finalize(self, empty_unless_running, self._live_slots, session.state)
-        self._binding: Resource | None = None
-        self._binding_inputs: list[Storage | None] = [None] * count  # what the binding has now
-        self._invoke: Callable[[], int | None] = partial(int)
+        self._symbols = Symbols(session.inputs, self._managed_inputs)
+        self._call = PreparedCall(session)
+        self._invoke: Callable[[], int | None] = int  # replaced before the first run
         self._copies: list[tuple[int, Storage]] = []
         self._late_copies: list[tuple[Storage, Storage]] = []
         self._passed_wanted: list[int] = []
@@ -87,7 +70,6 @@ class OrtExecutor:
         self._step = 0
         self._dirty = self._outputs_dirty = True
         self._produced = False
-        self._aborted = False
 
     # Bindings
 
@@ -99,7 +81,7 @@ class OrtExecutor:
             what = f"IWinMLStage.BindInput, input {index} {port.name!r}"
             if index in self._managed_inputs:
                 raise WinMLError(E_INVALIDARG, what, "the stage keeps this state itself; it cannot be bound")
-            _check(storage, port, what)
+            check_port(storage, port, what)
         self._bound_inputs[index] = storage
         self._dirty = True
 
@@ -107,7 +89,7 @@ class OrtExecutor:
         port = self._session.outputs[index]
         what = f"IWinMLStage.BindOutput, output {index} {port.name!r}"
         if storage is not None:
-            _check(storage, port, what)
+            check_port(storage, port, what)
             if not storage.writable:
                 raise WinMLError(E_INVALIDARG, what, "the tensor is a read-only view")
         elif wanted and port.data_type is TensorDataType.UNDEFINED:
@@ -126,7 +108,10 @@ class OrtExecutor:
             self._prepare()
         if state is not None:
             state.admit(self._step)
-        slots = self._slots
+        call = self._call
+        if call.stopped:
+            call.clear_stop()  # it came after the run that it was meant for
+        slots = call.slots
         if slots.has_fresh:
             slots.empty()
         if self._taken:
@@ -137,19 +122,25 @@ class OrtExecutor:
             status = self._invoke()
         finally:
             run_state.running = False
-        if self._aborted:
-            self._aborted = False
-            api.RunOptionsUnsetTerminate(self._run_options.pointer)
-            if status:
-                api.ReleaseStatus(status)
-                raise WinMLError(CANCELLED, _RUN, "the run was stopped")
-        if status:
-            api.raise_status(status, _RUN)
+        if status or call.stopped:
+            self._end_badly(status)
         if state is not None:
             state.measure(slots, self._step)
         if self._copies or self._passed_wanted:
             self._copy_outputs()
         self._produced = True
+
+    def _end_badly(self, status: int | None) -> None:
+        """Raise for a failed run; one that ended well in spite of `abort` is good."""
+        while self._run_state.leaving:
+            time.sleep(60)  # a daemon thread at exit: it ends here, with the process
+        if self._call.stopped:
+            self._call.clear_stop()
+            if status:
+                api.ReleaseStatus(status)
+                raise WinMLError(CANCELLED, _RUN, "the run was stopped")
+        if status:
+            api.raise_status(status, _RUN)
 
     def commit(self) -> None:
         if self._late_copies:
@@ -157,7 +148,7 @@ class OrtExecutor:
                 target.data[:] = produced.data
             self._late_copies = []
         if self._state is not None:
-            self._state.commit(self._slots, self._taken, self._input_values)
+            self._state.commit(self._call.slots, self._taken, self._call.input_values)
 
     def discard(self) -> None:
         self._produced = False
@@ -167,8 +158,7 @@ class OrtExecutor:
 
     def abort(self) -> None:
         if self._run_state.running:
-            self._aborted = True
-            api.RunOptionsSetTerminate(self._run_options.pointer)
+            self._call.stop()
 
     def output(self, index: int) -> Storage:
         context = "IWinMLStage.GetOutput"
@@ -188,13 +178,17 @@ class OrtExecutor:
         return storage
 
     def _take(self, index: int) -> Storage:
-        slot = self._slots.place.get(index)
+        context = "IWinMLStage.GetOutput"
+        slots, state = self._call.slots, self._state
+        slot = slots.place.get(index)
         if slot is None:
-            raise WinMLError(NOT_FOUND, "IWinMLStage.GetOutput", f"output {index} was not requested")
-        state = self._state
-        if state is not None and index in state.outputs and (state.placed(index) or not self._slots.value(slot)):
+            raise WinMLError(NOT_FOUND, context, f"output {index} was not requested")
+        if state is not None and index in state.outputs and (state.placed(index) or not slots.value(slot)):
             return state.storage(state.outputs[index])
-        return storage_of(own_value(self._slots.take(slot)))
+        value = slots.take(slot)
+        if not value:
+            raise WinMLError(E_NOT_VALID_STATE, context, "the last run wrote this output elsewhere")
+        return storage_of(own_value(value))
 
     # Preparation
 
@@ -204,51 +198,20 @@ class OrtExecutor:
             if storage is None and index not in self._managed_inputs:
                 name = self._session.inputs[index].name
                 raise WinMLError(E_INVALIDARG, _RUN, f"input {index} {name!r} is not bound")
-        extents = self._agreed_extents()
-        values = self._input_values
-        for index, storage in enumerate(inputs):
-            if storage is not None:
-                values[index] = value_of(storage)
-        self._step = self._sequence_length()
+        extents = self._symbols.agreed(inputs)
+        self._step = sequence_length(inputs)
         if state is not None:
             state.start(extents)
         if self._outputs_dirty or self._caller_pairs or (state is not None and state.stale):
             self._place_outputs()
             if state is not None:
-                state.place(values, self._slots)
-        if self._slots.has_fresh:
-            self._use_arrays()
-        else:
-            self._use_binding()
+                state.place(self._call.input_values, self._call.slots)
+        self._invoke = self._call.prepare(inputs, self._managed_inputs)
         self._dirty = False
-
-    def _agreed_extents(self) -> dict[str, int]:
-        """Extents of the bound inputs by symbol; two inputs that disagree are 0x80070057 (runtime 19.4)."""
-        found: dict[str, int] = {}
-        for index, axis, symbol in self._symbols:
-            storage = self._bound_inputs[index]
-            if storage is not None:
-                extent = storage.shape[axis]
-                if found.setdefault(symbol, extent) != extent:
-                    name = self._session.inputs[index].name
-                    raise WinMLError(
-                        E_INVALIDARG, _RUN, f"{symbol} is {extent} in {name!r} and {found[symbol]} in another input"
-                    )
-        return found
-
-    def _sequence_length(self) -> int:
-        """Positions of a run: last axis of the first input, last but one where that is floating."""
-        storage = next((each for each in self._bound_inputs if each is not None), None)
-        if storage is None or not storage.shape:
-            return 1
-        if storage.data_type in FLOATING_TYPES and len(storage.shape) > 1:
-            return storage.shape[-2]
-        return storage.shape[-1]
 
     def _place_outputs(self) -> None:
         """Choose the outputs of a run and where each goes."""
         state = self._state
-        self._slots.empty()
         self._copies = []
         self._passed_wanted = [index for index in self._passed_through if self._wanted[index]]
         managed = state.outputs if state is not None else {}
@@ -259,12 +222,7 @@ class OrtExecutor:
         ]
         if not chosen and self.outputs:
             chosen = [0]  # the engine wants at least one
-        placed = [self._placed(index) for index in chosen]
-        names = self._session.output_names
-        self._slots = self._live_slots[0] = OutputSlots(chosen, [names[index] for index in chosen], placed)
-        if self._binding is not None:
-            self._binding.close()
-            self._binding = None
+        self._call.place(chosen, [self._placed(index) for index in chosen])
         self._outputs_dirty = False
 
     def _placed(self, index: int) -> int | None:
@@ -295,38 +253,6 @@ class OrtExecutor:
         self._copies.append((pair.output, storage))
         return None
 
-    def _use_arrays(self) -> None:
-        slots = self._slots
-        self._invoke = partial(
-            api.Run,
-            self._session.resource.pointer,
-            self._run_options.pointer,
-            self._input_names,
-            self._input_values,
-            len(self.inputs),
-            slots.names,
-            slots.count,
-            slots.values,
-        )
-
-    def _use_binding(self) -> None:
-        session = self._session
-        if self._binding is None:
-            pointer = ctypes.c_void_p()
-            api.CreateIoBinding(session.resource.pointer, ctypes.byref(pointer))
-            self._binding = owned(pointer, api.ReleaseIoBinding, session.resource)
-            self._binding_inputs = [None] * len(self.inputs)
-            for index in self._managed_inputs:
-                api.BindInput(self._binding.pointer, session.input_names[index], self._input_values[index] or 0)
-            for slot, index in enumerate(self._slots.outputs):
-                api.BindOutput(self._binding.pointer, session.output_names[index], self._slots.value(slot))
-        binding = self._binding.pointer
-        for index, storage in enumerate(self._bound_inputs):
-            if storage is not None and storage is not self._binding_inputs[index]:
-                api.BindInput(binding, session.input_names[index], value_of(storage))
-                self._binding_inputs[index] = storage
-        self._invoke = partial(api.RunWithBinding, session.resource.pointer, self._run_options.pointer, binding)
-
     # Outputs that are copied
 
     def _copy_outputs(self) -> None:
@@ -350,21 +276,3 @@ class OrtExecutor:
                 self._late_copies.append((target, produced))
             else:
                 target.data[:] = produced.data
-
-
-def _check(storage: Storage, port: Port, what: str) -> None:
-    if port.data_type is TensorDataType.UNDEFINED:
-        raise WinMLError(E_INVALIDARG, what, "the model does not declare a tensor that a stage can hold")
-    if port.rank_known or storage.data_type is not port.data_type:
-        check_descriptor(storage, port.descriptor, what)
-
-
-def _shared_symbols(inputs: tuple[Port, ...], managed: frozenset[int]) -> list[tuple[int, int, str]]:
-    """(input, axis, symbol) of all free extents with a name."""
-    return [
-        (index, axis, symbol)
-        for index, port in enumerate(inputs)
-        if index not in managed
-        for axis, symbol in enumerate(port.dimensions)
-        if isinstance(symbol, str)
-    ]

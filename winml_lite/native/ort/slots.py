@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Sequence
 
 from . import api
-from .environment import RunState
 
 
 class OutputSlots:
@@ -26,7 +25,7 @@ class OutputSlots:
         self._names = (ctypes.c_char_p * self.count)(*names)
         self.names = ctypes.cast(self._names, ctypes.c_void_p)
         self.values = (ctypes.c_void_p * self.count)(*placed)
-        self._fresh = tuple(slot for slot, pointer in enumerate(placed) if not pointer)
+        self._fresh = frozenset(slot for slot, pointer in enumerate(placed) if not pointer)
         self.has_fresh = bool(self._fresh)
 
     def value(self, slot: int) -> int:
@@ -34,7 +33,9 @@ class OutputSlots:
         return self.values[slot] or 0
 
     def take(self, slot: int) -> int:
-        """Give the value of a fresh slot away."""
+        """Give the value of a fresh slot away; 0 when there is none, or the slot is a placed one."""
+        if slot not in self._fresh:
+            return 0
         pointer = self.values[slot] or 0
         self.values[slot] = None
         return pointer
@@ -47,10 +48,3 @@ class OutputSlots:
             if pointer:
                 values[slot] = None
                 api.ReleaseValue(pointer)
-
-
-def empty_unless_running(slots: list[OutputSlots], state: RunState) -> None:
-    """Finalizer of an executor; `slots` holds its present slots. Memory that a running thread uses is left alone."""
-    if not state.running:
-        for each in slots:
-            each.empty()

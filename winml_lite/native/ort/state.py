@@ -9,92 +9,15 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from ...errors import E_BOUNDS, E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
-from ...files.artifact import Dimension, Port
 from ...storage import Storage, allocate, byte_size
-from ...values import TensorDataType
 from . import api
 from .environment import RunState
+from .pairs import StatePair
 from .slots import OutputSlots
 from .values import has_whole_bytes, own_value, size_in_bytes, storage_of, truncated, value_descriptor, value_of
-
-
-@dataclass(frozen=True, slots=True)
-class StatePair:
-    """A past input and the present output that follows it."""
-
-    input: int
-    output: int
-    name: str
-    data_type: TensorDataType
-    dimensions: tuple[Dimension, ...]
-    """Of the past, with overrides applied."""
-    axis: int
-    """The sequence axis."""
-
-    @property
-    def fixed_extent(self) -> int | None:
-        """Extent of the sequence axis of a static pair; None for one that grows."""
-        extent = self.dimensions[self.axis]
-        return extent if isinstance(extent, int) else None
-
-    @property
-    def free_symbols(self) -> tuple[str, ...]:
-        """Symbols of the axes other than the sequence axis."""
-        return tuple(d for axis, d in enumerate(self.dimensions) if isinstance(d, str) and axis != self.axis)
-
-    def shape(self, extents: Mapping[str, int], length: int) -> tuple[int, ...]:
-        """Concrete shape with `length` on a free sequence axis; free extents by symbol from `extents`, else 1."""
-        known = (d if isinstance(d, int) else extents.get(d, 1) if d is not None else 1 for d in self.dimensions)
-        return tuple(
-            length if axis == self.axis and self.fixed_extent is None else extent for axis, extent in enumerate(known)
-        )
-
-
-def check_pairs(
-    pairs: Sequence[tuple[int, int]], inputs: Sequence[Port], outputs: Sequence[Port]
-) -> tuple[StatePair, ...]:
-    """Check declared pairs against the built ports; anything that does not fit is 0x80070057."""
-    return tuple(_check_pair(past, present, inputs, outputs) for past, present in pairs)
-
-
-def _check_pair(past_index: int, present_index: int, inputs: Sequence[Port], outputs: Sequence[Port]) -> StatePair:
-    what = f"state tensor pair ({past_index}, {present_index})"
-    if past_index >= len(inputs) or present_index >= len(outputs):
-        raise WinMLError(E_INVALIDARG, "", f"{what}: there are {len(inputs)} inputs and {len(outputs)} outputs")
-    past, present = inputs[past_index], outputs[present_index]
-    if past.data_type is not present.data_type or past.data_type is TensorDataType.UNDEFINED:
-        raise WinMLError(
-            E_INVALIDARG, "", f"{what}: {past.name} is {past.data_type.name}, {present.name} {present.data_type.name}"
-        )
-    if past.name == present.name:
-        raise WinMLError(E_INVALIDARG, "", f"{what}: {past.name} passes through the model unchanged")
-    rank = len(past.dimensions)
-    if rank == 0 or (present.rank_known and len(present.dimensions) != rank):
-        raise WinMLError(
-            E_INVALIDARG, "", f"{what}: {past.name} has rank {rank}, {present.name} {len(present.dimensions)}"
-        )
-    axis = _sequence_axis(past, present)
-    pair = StatePair(past_index, present_index, past.name, past.data_type, past.dimensions, axis)
-    produced = present.dimensions[axis] if present.rank_known else None
-    if pair.fixed_extent is not None and isinstance(produced, int) and produced != pair.fixed_extent:
-        raise WinMLError(
-            E_INVALIDARG, "", f"{what}: {past.name} holds {pair.fixed_extent} positions, {present.name} {produced}"
-        )
-    return pair
-
-
-def _sequence_axis(past: Port, present: Port) -> int:
-    """The axis on which past and present differ; else axis 2 of rank 4; else the last but one."""
-    rank = len(past.dimensions)
-    usual = 2 if rank == 4 else max(rank - 2, 0)
-    if not present.rank_known:
-        return usual
-    differing = [axis for axis in range(rank) if past.dimensions[axis] != present.dimensions[axis]]
-    return differing[0] if differing and usual not in differing else usual
 
 
 class ManagedState:
@@ -179,7 +102,11 @@ class ManagedState:
     def admit(self, step: int) -> None:
         """Refuse a run of `step` positions that the capacity cannot hold (0x8000000B)."""
         if self._capacity and self._position + step > self._capacity:
-            raise _over_capacity(self._position, step, self._capacity)
+            raise WinMLError(
+                E_BOUNDS,
+                "IWinMLPipeline.Run",
+                f"{step} more positions after {self._position} are over the capacity of {self._capacity}",
+            )
 
     def start(self, extents: Mapping[str, int]) -> None:
         """Make the start values, with the extents of the bound inputs by symbol; later, check that they still fit."""
@@ -224,11 +151,11 @@ class ManagedState:
                     E_INVALIDARG, "IWinMLPipeline.Run", f"{name} grew by {grown}, another state by {growth}"
                 )
             growth = grown
-        self._step = step if growth is None else growth
-        if self._step < 0:
-            raise WinMLError(E_INVALIDARG, "IWinMLPipeline.Run", f"the state shrank by {-self._step}")
-        if self._capacity and self._position + self._step > self._capacity:
-            raise _over_capacity(self._position, self._step, self._capacity)
+        step = step if growth is None else growth
+        if step < 0:
+            raise WinMLError(E_INVALIDARG, "IWinMLPipeline.Run", f"the state shrank by {-step}")
+        self.admit(step)
+        self._step = step
 
     def commit(
         self, slots: OutputSlots, taken: Mapping[int, Storage], input_values: ctypes.Array[ctypes.c_void_p]
@@ -304,11 +231,3 @@ def _release(pointers: list[int], owners: list[Storage | None], run: RunState) -
         for pointer, owner in zip(pointers, owners, strict=True):
             if pointer and owner is None:
                 api.ReleaseValue(pointer)
-
-
-def _over_capacity(position: int, step: int, capacity: int) -> WinMLError:
-    return WinMLError(
-        E_BOUNDS,
-        "IWinMLPipeline.Run",
-        f"{step} more positions after {position} are over the capacity of {capacity}",
-    )

@@ -35,13 +35,17 @@ class _Outs(threading.local):
 
 
 _outs = _Outs()
+_creating = threading.Lock()
 
 
 def value_of(storage: Storage) -> int:
     """The value over a storage's memory. It lives as long as the storage, which the caller keeps."""
     native = storage.native
     if native is None:
-        native = storage.native = create_value(storage)
+        with _creating:  # two stages may meet a storage at the same time; a value that one has must not go
+            native = storage.native
+            if native is None:
+                native = storage.native = create_value(storage)
     return native.pointer  # type: ignore[no-any-return]
 
 

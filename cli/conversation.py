@@ -1,0 +1,96 @@
+"""One chat at the terminal: its turns and its commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import genai
+
+from . import terminal
+from .generate import note_cut
+
+HELP = """\
+/help         show this
+/reset        forget the history; the system message stays
+/system TEXT  set the system message; without TEXT show it, with "-" drop it
+/save FILE    write the chat to a file
+/load FILE    go on with a saved chat
+/exit         leave
+//...         send a message that begins with /"""
+
+
+class Conversation:
+    """Takes lines: messages for the model, and commands."""
+
+    def __init__(self, chat: genai.Chat, options: genai.TextGenerationOptions, quiet: bool) -> None:
+        self._chat = chat
+        self._options = options
+        self._quiet = quiet
+
+    def take(self, line: str) -> bool:
+        """Answer a message or obey a command; return False when the line asks to leave. Blank lines do nothing."""
+        if line.startswith("//"):
+            self._answer(line[1:])
+        elif line.startswith("/"):
+            return self._obey(*line[1:].split(maxsplit=1))
+        elif line.strip():
+            self._answer(line)
+        return True
+
+    def _answer(self, message: str) -> None:
+        with self._chat.stream(message, options=self._options) as stream:
+            terminal.answer_stream(stream)
+        if not self._quiet:
+            note_cut(stream.result)
+
+    def _obey(self, name: str = "", text: str = "") -> bool:
+        text = text.strip()
+        if name in ("exit", "quit", "bye"):
+            return False
+        if name == "help":
+            terminal.note(HELP)
+        elif name == "reset":
+            self._chat.reset()
+            terminal.note("(the history is forgotten)")
+        elif name == "system":
+            self._system(text)
+        elif name in ("save", "load") and text:
+            try:
+                (self._save if name == "save" else self._load)(Path(text).expanduser())
+            except (OSError, ValueError) as error:
+                terminal.note(f"/{name} {text}: {error}")
+        else:
+            terminal.note(f"no command /{name}{'' if name not in ('save', 'load') else ' without FILE'}\n{HELP}")
+        return True
+
+    def _system(self, text: str) -> None:
+        if text:
+            self._chat.system = None if text == "-" else text
+        terminal.note(f"system message: {self._chat.system or '(none)'}")
+
+    def _save(self, path: Path) -> None:
+        messages = [{"role": role, "content": content} for role, content in self._chat.messages]
+        record = {"system": self._chat.system, "messages": messages}
+        path.write_text(json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        terminal.note(f"(saved {len(messages)} messages to {path})")
+
+    def _load(self, path: Path) -> None:
+        system, messages = _read_chat(json.loads(path.read_text(encoding="utf-8")))
+        self._chat.system = system
+        self._chat.messages = messages
+        terminal.note(f"(loaded {len(messages)} messages from {path})")
+
+
+def _read_chat(record: Any) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+    """Check a saved chat wholly before any of it is used."""
+    try:
+        system = record["system"]
+        messages = tuple((message["role"], message["content"]) for message in record["messages"])
+    except (TypeError, KeyError) as error:
+        raise ValueError(f"not a saved chat ({error})") from None
+    is_text = all(isinstance(text, str) for message in messages for text in message)
+    if not is_text or not isinstance(system, str | None) or {role for role, _ in messages} - {"user", "assistant"}:
+        raise ValueError("not a saved chat")
+    return system, messages

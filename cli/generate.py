@@ -1,0 +1,83 @@
+"""`winml-lite generate`: one prompt, one answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import genai
+
+from . import terminal
+from .options import ModelChoice, generation_options, json_option, model_options, read_prompt
+
+
+@click.command("generate")
+@click.argument("prompt", required=False)
+@model_options
+@generation_options(max_new_tokens=256)
+@click.option("--system", help="System message of a model that can chat.")
+@click.option("--raw", is_flag=True, help="Continue the text as it is, without the chat template.")
+@json_option
+def command(
+    prompt: str | None,
+    choice: ModelChoice,
+    options: genai.TextGenerationOptions,
+    system: str | None,
+    raw: bool,
+    as_json: bool,
+) -> None:
+    """Continue a prompt, or answer it.
+
+    PROMPT is an argument or comes from standard input. A model with a chat template answers it as a message; other
+    models, and all with --raw, continue its text.
+    """
+    text = read_prompt(prompt)
+    if raw and system is not None:
+        raise click.UsageError("--system needs the chat template that --raw leaves out")
+    with choice.load() as model:
+        if model.can_chat and not raw:
+            stream = model.chat(system).stream(text, options=options)
+        elif system is not None:
+            raise click.UsageError(f"{model.name} has no chat template, so it takes no --system")
+        else:
+            stream = model.stream(text, options=options)
+        if as_json:
+            return terminal.answer_json(as_record(model, stream.read()))
+        with stream:
+            terminal.answer_stream(stream)
+        if not choice.quiet:
+            note_cut(stream.result)
+
+
+def note_cut(result: genai.TextGenerationResult) -> None:
+    """Say when an answer ended because of a limit."""
+    reason = genai.TextGenerationFinishReason
+    if result.finish_reason is reason.MAX_TOKENS:
+        terminal.note(f"(cut after {result.generated_token_count} tokens, see --max-new-tokens)")
+    elif result.finish_reason is reason.SEQUENCE_CAPACITY:
+        terminal.note("(cut: the context is full, see --context-length)")
+
+
+def as_record(model: genai.LanguageModel, result: genai.TextGenerationResult) -> dict[str, Any]:
+    """Return an answer with everything a script may want to know of it."""
+    timings = result.timings
+    return {
+        "model": model.name,
+        "engine": model.engine,
+        "file": model.file,
+        "text": result.text,
+        "finish_reason": result.finish_reason.name.lower(),
+        "stop_match": result.stop_match,
+        "token_ids": list(result.token_ids),
+        "prompt_token_count": result.prompt_token_count,
+        "generated_token_count": result.generated_token_count,
+        "seed": result.seed,
+        "timings": {
+            "first_token_seconds": timings.first_token_seconds,
+            "prompt_seconds": timings.prompt_seconds,
+            "prompt_tokens_per_second": timings.prompt_tokens_per_second,
+            "decode_seconds": timings.decode_seconds,
+            "decode_tokens_per_second": timings.decode_tokens_per_second,
+        },
+    }

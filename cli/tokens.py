@@ -1,0 +1,44 @@
+"""`winml-lite tokens`: text to token ids and back."""
+
+from __future__ import annotations
+
+import click
+
+import genai
+
+from . import terminal
+from .model_files import find_model
+from .options import json_option, read_prompt, source_options
+
+
+@click.command("tokens")
+@click.argument("text", required=False)
+@source_options
+@click.option("--decode", is_flag=True, help="TEXT is token ids; show their text.")
+@click.option("--special/--no-special", default=True, show_default=True, help="Add what the model puts around a text.")
+@json_option
+def command(text: str | None, source: str, offline: bool, decode: bool, special: bool, as_json: bool) -> None:
+    """Show the tokens of a text, or the text of tokens.
+
+    TEXT is an argument or comes from standard input.
+    """
+    given = read_prompt(text)
+    ids = _ids(given) if decode else []
+    _, path = find_model(source, offline)
+    with genai.Tokenizer.from_file(path) as tokenizer:
+        if decode:
+            plain = tokenizer.decode(ids)
+            return terminal.answer_json({"ids": ids, "text": plain}) if as_json else terminal.answer(plain + "\n")
+        ids = tokenizer.encode(given, special)
+        pieces = [tokenizer.decode([token_id]) for token_id in ids]
+    if as_json:
+        return terminal.answer_json({"text": given, "ids": ids, "pieces": pieces, "count": len(ids)})
+    terminal.answer("".join(f"{token_id:>8}  {piece!r}\n" for token_id, piece in zip(ids, pieces, strict=True)))
+    terminal.note(f"{len(ids)} tokens")
+
+
+def _ids(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.replace(",", " ").strip(" []\n").split()]
+    except ValueError as error:
+        raise click.UsageError(f"token ids are numbers: {error}") from None

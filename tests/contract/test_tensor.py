@@ -1,0 +1,596 @@
+"""Tensors, locks, token tensors: statements 1-31, 54, 55 and 87 of tensors."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+from fakes.rig import failing
+from winml_lite import (
+    NotSupportedError,
+    Runtime,
+    Tensor,
+    TensorAccessMode,
+    TensorDataType,
+    TensorLockFlags,
+    TensorLockMode,
+    TokenTensorOptions,
+)
+
+T = TensorDataType
+READ, WRITE, READ_WRITE = TensorLockMode.READ, TensorLockMode.WRITE, TensorLockMode.READ_WRITE
+NUMPY_TYPES = [
+    "float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float64", "bool",
+]  # fmt: skip
+
+
+# Making tensors
+
+
+@pytest.mark.parametrize("data", [None, b"", bytearray()])
+def test_t1_a_tensor_without_data_is_zero(runtime: Runtime, data: bytes | None) -> None:
+    tensor = runtime.create_tensor(T.FLOAT32, (2, 3), data)
+    assert tensor.desc() == (T.FLOAT32, (2, 3))
+    assert tensor.to_numpy().tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("size", [1, 7, 9, 16])
+def test_t2_s_shp_05_the_number_of_bytes_is_exact(runtime: Runtime, size: int) -> None:
+    with pytest.raises(ValueError, match="takes 8 bytes"):
+        runtime.create_tensor(T.FLOAT32, (2,), bytes(size))
+
+
+def test_t2_bytes_become_elements(runtime: Runtime) -> None:
+    data = np.array([1.5, -2], "<f4").tobytes()
+    assert runtime.create_tensor(T.FLOAT32, (2,), data).to_numpy().tolist() == [1.5, -2]
+
+
+def test_t2_strided_data_is_packed(runtime: Runtime) -> None:
+    data = np.arange(6, dtype=np.int32).reshape(2, 3).T
+    assert runtime.create_tensor(T.INT32, (3, 2), data).to_numpy().tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_t3_a_scalar_has_rank_0(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.INT32, (), b"\x07\0\0\0")
+    assert tensor.desc() == (T.INT32, ())
+    assert tensor.to_numpy().shape == ()
+    assert tensor.to_numpy() == 7
+
+
+def test_t4_a_numpy_scalar_becomes_rank_1(runtime: Runtime) -> None:
+    assert runtime.tensor_from_numpy(np.float32(3)).desc() == (T.FLOAT32, (1,))
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "object", "U4", "datetime64[s]"])
+def test_t5_other_dtypes_are_refused(runtime: Runtime, dtype: str) -> None:
+    with pytest.raises(ValueError, match="float32"):
+        runtime.tensor_from_numpy(np.zeros(2, dtype))
+
+
+def test_t5_a_foreign_byte_order_is_converted(runtime: Runtime) -> None:
+    tensor = runtime.tensor_from_numpy(np.array([1.5, 2], ">f4"))
+    assert tensor.desc() == (T.FLOAT32, (2,))
+    assert tensor.to_numpy().tolist() == [1.5, 2]
+
+
+def test_t5_lists_are_arrays(runtime: Runtime) -> None:
+    assert runtime.tensor_from_numpy([[1, 2]]).desc() == (T.INT64, (1, 2))
+
+
+@pytest.mark.parametrize("dtype", NUMPY_TYPES)
+def test_t6_every_numpy_type_survives(runtime: Runtime, dtype: str) -> None:
+    array = np.array([[0, 1, 1], [1, 0, 1]], dtype)
+    back = runtime.tensor_from_numpy(array).to_numpy()
+    assert back.dtype == array.dtype
+    assert back.tolist() == array.tolist()
+
+
+def test_t7_tensors_and_arrays_are_independent(runtime: Runtime) -> None:
+    array = np.array([1, 2])
+    tensor = runtime.tensor_from_numpy(array)
+    array[0] = 9
+    tensor.to_numpy()[1] = 9
+    assert tensor.to_numpy().tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x.T,
+        lambda x: x[::-1],
+        lambda x: x[:, ::2],
+        np.asfortranarray,
+        lambda x: np.broadcast_to(x[:1], (4, 3)),
+    ],
+)
+def test_s_shp_02_strided_arrays_keep_their_values(runtime: Runtime, view: object) -> None:
+    array = view(np.arange(6, dtype=np.float32).reshape(2, 3))  # type: ignore[operator]
+    assert runtime.tensor_from_numpy(array).to_numpy().tolist() == array.tolist()
+
+
+def test_t8_four_bit_elements_are_packed(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.INT4, (3,), b"\x21\x03")
+    with tensor.lock(READ) as lock:
+        assert bytes(lock.data()) == b"\x21\x03"
+    with pytest.raises(ValueError):
+        tensor.to_numpy()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_t8_four_bit_sizes(runtime: Runtime, size: int) -> None:
+    with pytest.raises(ValueError):
+        runtime.create_tensor(T.INT4, (3,), bytes(size))
+
+
+@pytest.mark.parametrize("data_type", [T.UNDEFINED, 0, 99])
+def test_t9_what_is_no_element_type(runtime: Runtime, data_type: int) -> None:
+    with pytest.raises(ValueError):
+        runtime.create_tensor(data_type, (1,))
+
+
+@pytest.mark.parametrize("extent", [True, -1, 1.5, "2", None, 2**64])
+def test_t10_what_is_no_extent(runtime: Runtime, extent: int) -> None:
+    with pytest.raises(ValueError):
+        runtime.create_tensor(T.FLOAT32, (extent,))
+
+
+def test_t10_a_tensor_has_no_free_dimension(runtime: Runtime) -> None:
+    with failing(0x80070057):
+        runtime.create_tensor(T.FLOAT32, (2**64 - 1,))
+
+
+def test_t10_sizes_beyond_memory(runtime: Runtime) -> None:
+    with failing(0x80070216):
+        runtime.create_tensor(T.FLOAT32, (2**33, 2**33))
+
+
+def test_t11_an_extent_of_0(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.FLOAT32, (0, 3))
+    assert tensor.to_numpy().shape == (0, 3)
+    with tensor.lock(READ) as lock:
+        assert (lock.byte_size, len(lock.data())) == (0, 0)
+
+
+# Buffers
+
+
+def test_t12_both_sides_of_a_writable_alias_see_changes(runtime: Runtime) -> None:
+    buffer = bytearray(8)
+    tensor = runtime.tensor_from_buffer(buffer, T.FLOAT32, (2,), access=TensorAccessMode.READWRITE)
+    tensor.fill(1.0)
+    assert buffer == np.array([1, 1], "<f4").tobytes()
+    buffer[:4] = np.float32(5).tobytes()
+    assert tensor.to_numpy().tolist() == [5, 1]
+
+
+def test_t12_a_numpy_array_can_be_aliased(runtime: Runtime) -> None:
+    array = np.zeros((2, 2), np.float32)
+    tensor = runtime.tensor_from_buffer(array, T.FLOAT32, (4,), access=TensorAccessMode.READWRITE)
+    tensor.fill(3)
+    assert array.tolist() == [[3, 3], [3, 3]]
+
+
+def test_t13_an_aliased_buffer_is_pinned(runtime: Runtime) -> None:
+    buffer = bytearray(8)
+    tensor = runtime.tensor_from_buffer(buffer, T.FLOAT32, (2,), access=TensorAccessMode.READ)
+    with pytest.raises(BufferError):
+        buffer.extend(b"x")
+    tensor.close()
+    buffer.extend(b"x")
+
+
+@pytest.mark.parametrize("access", [TensorAccessMode.READ, TensorAccessMode.READWRITE])
+def test_t13_a_refused_buffer_is_not_pinned(runtime: Runtime, access: TensorAccessMode) -> None:
+    buffer = bytearray(7)
+    with pytest.raises(ValueError):
+        runtime.tensor_from_buffer(buffer, T.FLOAT32, (2,), access=access)
+    buffer.extend(b"x")
+
+
+def test_t14_a_read_only_buffer_cannot_be_writable(runtime: Runtime) -> None:
+    with pytest.raises((BufferError, ValueError)):
+        runtime.tensor_from_buffer(b"12345678", T.FLOAT32, (2,), access=TensorAccessMode.READWRITE)
+
+
+def test_t14_a_read_view_cannot_be_written(runtime: Runtime) -> None:
+    buffer = bytearray(8)
+    tensor = runtime.tensor_from_buffer(buffer, T.FLOAT32, (2,), access=TensorAccessMode.READ)
+    with failing(0x80070005):
+        tensor.fill(1)
+    with failing(0x80070005):
+        tensor.copy_from(runtime.create_tensor(T.FLOAT32, (2,)))
+    assert buffer == bytes(8)
+    assert tensor.to_numpy().tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("access", [True, np.True_, 5, -1, TensorLockMode.READ, "READ", None])
+def test_t15_what_is_no_access_mode(runtime: Runtime, access: int) -> None:
+    with pytest.raises(ValueError):
+        runtime.tensor_from_buffer(bytes(8), T.FLOAT32, (2,), access=access)
+
+
+def test_t15_a_number_is_an_access_mode(runtime: Runtime) -> None:
+    buffer = bytearray(8)
+    tensor = runtime.tensor_from_buffer(buffer, T.FLOAT32, (2,), access=1)
+    buffer[:4] = np.float32(5).tobytes()
+    assert tensor.to_numpy().tolist() == [5, 0]
+
+
+@pytest.mark.parametrize("access", [TensorAccessMode.READ, TensorAccessMode.READWRITE])
+@pytest.mark.parametrize("order", [np.asfortranarray, lambda x: np.repeat(x, 2, 1)[:, ::2]])
+def test_t16_an_alias_needs_contiguous_memory(runtime: Runtime, access: TensorAccessMode, order: object) -> None:
+    array = order(np.ones((2, 3), np.float32))  # type: ignore[operator]
+    with pytest.raises((BufferError, ValueError)):
+        runtime.tensor_from_buffer(array, T.FLOAT32, (2, 3), access=access)
+
+
+def test_t16_a_copy_packs(runtime: Runtime) -> None:
+    array = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    tensor = runtime.tensor_from_buffer(array, T.FLOAT32, (2, 3))
+    assert tensor.to_numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    array[0, 0] = 9
+    assert tensor.to_numpy()[0, 0] == 0
+
+
+def test_a_buffer_is_needed(runtime: Runtime) -> None:
+    with pytest.raises(TypeError):
+        runtime.tensor_from_buffer([1, 2], T.INT32, (2,))
+    with pytest.raises(TypeError):
+        runtime.tensor_from_buffer(None, T.INT32, (2,), access=1)
+
+
+def test_an_array_of_objects_is_no_memory(runtime: Runtime) -> None:
+    array = np.array([None, None])
+    for access in (0, 1, 2):
+        with pytest.raises(ValueError):
+            runtime.tensor_from_buffer(array, T.INT64, (2,), access=access)
+
+
+# Copying, filling, regions
+
+
+def test_t17_copy_from_moves_bits(runtime: Runtime) -> None:
+    source = runtime.tensor_from_numpy(np.array([1, 2], np.float32))
+    target = runtime.create_tensor(T.INT64, (1,))
+    target.copy_from(source)
+    assert target.to_numpy()[0] == (0x40000000 << 32) | 0x3F800000
+
+
+def test_t17_copy_from_needs_as_many_bytes(runtime: Runtime) -> None:
+    with failing(0x80070057):
+        runtime.create_tensor(T.FLOAT32, (3,)).copy_from(runtime.create_tensor(T.FLOAT32, (2,)))
+
+
+def test_t17_copy_from_itself(runtime: Runtime) -> None:
+    tensor = runtime.tensor_from_numpy([1, 2])
+    tensor.copy_from(tensor)
+    assert tensor.to_numpy().tolist() == [1, 2]
+
+
+def test_t17_copy_from_what_is_no_open_tensor(runtime: Runtime) -> None:
+    tensor, closed = runtime.create_tensor(T.INT8, (1,)), runtime.create_tensor(T.INT8, (1,))
+    closed.close()
+    with pytest.raises(RuntimeError):
+        tensor.copy_from(closed)
+    with pytest.raises(TypeError):
+        tensor.copy_from(b"1")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value"),
+    [
+        (T.INT8, 300),
+        (T.INT8, -129),
+        (T.UINT8, -1),
+        (T.INT32, 1.5),
+        (T.INT32, "1"),
+        (T.UINT64, 2**64),
+        (T.FLOAT32, "x"),
+        (T.FLOAT32, "1"),
+        (T.FLOAT32, 1e300),
+        (T.FLOAT16, 1e6),
+        (T.FLOAT64, 10**400),
+        (T.FLOAT32, None),
+    ],
+)
+def test_t18_a_value_that_does_not_fit(runtime: Runtime, data_type: T, value: float) -> None:
+    with pytest.raises(ValueError):
+        runtime.create_tensor(data_type, (2,)).fill(value)
+
+
+@pytest.mark.parametrize(
+    ("data_type", "value", "stored"),
+    [
+        (T.FLOAT16, 0.5, 0.5),
+        (T.FLOAT32, 3, 3.0),
+        (T.FLOAT32, float("inf"), float("inf")),
+        (T.FLOAT64, np.float32(0.25), 0.25),
+        (T.INT8, True, 1),
+        (T.INT64, -(2**63), -(2**63)),
+        (T.UINT64, 2**64 - 1, 2**64 - 1),
+        (T.BOOL, "yes", True),
+        (T.BOOL, 0.0, False),
+    ],
+)
+def test_t18_t19_fill(runtime: Runtime, data_type: T, value: float, stored: float) -> None:
+    tensor = runtime.create_tensor(data_type, (2, 2))
+    tensor.fill(value)
+    assert tensor.to_numpy().tolist() == [[stored, stored], [stored, stored]]
+
+
+def test_t18_fill_with_nan(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.FLOAT32, (2,))
+    tensor.fill(float("nan"))
+    assert np.isnan(tensor.to_numpy()).all()
+
+
+@pytest.mark.parametrize("data_type", [T.BFLOAT16, T.INT4, T.UINT4])
+@pytest.mark.parametrize("value", [0, "x"])
+def test_t19_types_that_cannot_be_filled(runtime: Runtime, data_type: T, value: int) -> None:
+    with failing(0x80070032, NotSupportedError):
+        runtime.create_tensor(data_type, (2,)).fill(value)
+
+
+def test_t20_a_region_is_a_copy(runtime: Runtime) -> None:
+    tensor = runtime.tensor_from_numpy(np.arange(16, dtype=np.float32).reshape(4, 4))
+    region = tensor.region((1, 2), (2, 2))
+    tensor.fill(0)
+    assert region.desc() == (T.FLOAT32, (2, 2))
+    assert region.to_numpy().tolist() == [[6, 7], [10, 11]]
+    assert runtime.tensor_region(region, (0, 1), (2, 1)).to_numpy().tolist() == [[7], [11]]
+
+
+def test_t20_a_region_of_bfloat16(runtime: Runtime) -> None:
+    region = runtime.create_tensor(T.BFLOAT16, (3,), b"aabbcc").region((1,), (2,))
+    with region.lock(READ) as lock:
+        assert bytes(lock.data()) == b"bbcc"
+
+
+@pytest.mark.parametrize(
+    ("starts", "extents"), [((0,), (1,)), ((3, 0), (2, 1)), ((0, 0), (5, 1)), ((0, 0, 0), (1, 1, 1)), ((4, 0), (1, 1))]
+)
+def test_t21_a_region_lies_inside(runtime: Runtime, starts: tuple[int, ...], extents: tuple[int, ...]) -> None:
+    with failing(0x80070057):
+        runtime.create_tensor(T.FLOAT32, (4, 4)).region(starts, extents)
+
+
+@pytest.mark.parametrize(
+    ("starts", "extents"), [((0, 0), (1, 0)), ((), ()), ((0,), (1, 1)), ((-1, 0), (1, 1)), ((True, 0), (1, 1))]
+)
+def test_t21_wrong_numbers(runtime: Runtime, starts: tuple[int, ...], extents: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError):
+        runtime.create_tensor(T.FLOAT32, (4, 4)).region(starts, extents)
+
+
+def test_t21_packed_types_have_no_regions(runtime: Runtime) -> None:
+    with failing(0x80070032):
+        runtime.create_tensor(T.INT4, (4,)).region((0,), (2,))
+
+
+def test_t22_a_closed_tensor(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.FLOAT32, (1,))
+    tensor.close()
+    tensor.close()
+    with pytest.raises(RuntimeError, match="Tensor is closed"):
+        tensor.desc()
+    with pytest.raises(RuntimeError), tensor:
+        pass
+
+
+def test_t23_a_tensor_keeps_its_target(runtime: Runtime) -> None:
+    target = runtime.create_cpu_target()
+    tensor = runtime.create_tensor(T.INT32, (2,), target=target)
+    target.close()
+    runtime.close()
+    assert tensor.region((1,), (1,)).to_numpy().tolist() == [0]
+    assert tensor.token_ids() == [0, 0]
+
+
+def test_a_closed_target_makes_no_tensors(runtime: Runtime) -> None:
+    target = runtime.create_cpu_target()
+    target.close()
+    with pytest.raises(RuntimeError, match="ExecutionTarget is closed"):
+        runtime.create_tensor(T.INT32, (2,), target=target)
+    with pytest.raises(TypeError):
+        runtime.create_tensor(T.INT32, (2,), target="CPU")  # type: ignore[arg-type]
+
+
+# Locks
+
+
+def test_t24_readers_share_and_writers_do_not(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.INT32, (2,))
+    first, second = tensor.lock(READ), tensor.lock(READ)
+    with failing(0x800700D4) as caught:
+        tensor.lock(WRITE)
+    assert "IWinMLTensor.Lock" in str(caught.value)
+    first.close()
+    with failing(0x800700D4):
+        tensor.lock(READ_WRITE)
+    second.close()
+    tensor.lock(WRITE).close()
+
+
+@pytest.mark.parametrize("mode", [WRITE, READ_WRITE])
+def test_t24_a_writer_excludes_everybody(runtime: Runtime, mode: TensorLockMode) -> None:
+    tensor = runtime.create_tensor(T.INT32, (2,))
+    with tensor.lock(mode):
+        for other in (READ, WRITE, READ_WRITE):
+            with failing(0x800700D4):
+                tensor.lock(other)
+
+
+def test_t25_a_writer_excludes_copies_and_fills(runtime: Runtime) -> None:
+    tensor, other = runtime.create_tensor(T.INT32, (2,)), runtime.create_tensor(T.INT32, (2,))
+    with tensor.lock(WRITE):
+        for call in (
+            tensor.to_numpy,
+            lambda: tensor.fill(1),
+            lambda: tensor.copy_from(other),
+            lambda: other.copy_from(tensor),
+            lambda: tensor.region((0,), (1,)),
+            tensor.token_ids,
+        ):
+            with failing(0x800700D4):
+                call()
+    other.copy_from(tensor)
+
+
+def test_t25_a_reader_excludes_writing_only(runtime: Runtime) -> None:
+    tensor, other = runtime.create_tensor(T.INT32, (2,)), runtime.create_tensor(T.INT32, (2,))
+    with tensor.lock(READ):
+        other.copy_from(tensor)
+        tensor.to_numpy()
+        with failing(0x800700D4):
+            tensor.fill(1)
+        with failing(0x800700D4):
+            tensor.copy_from(other)
+
+
+@pytest.mark.parametrize(("mode", "flags"), [(0, 0), (4, 0), (1, 2), (1, 3), ("READ", 0)])
+def test_t26_unknown_modes_and_flags(runtime: Runtime, mode: int, flags: int) -> None:
+    with failing(0x80070057):
+        runtime.create_tensor(T.INT32, (2,)).lock(mode, flags)
+
+
+@pytest.mark.parametrize("flags", [TensorLockFlags.NONE, TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS])
+def test_t27_changes_are_visible_at_once(runtime: Runtime, flags: TensorLockFlags) -> None:
+    tensor = runtime.create_tensor(T.INT32, (2,))
+    with tensor.lock(READ_WRITE, flags) as lock:
+        assert lock.byte_size == 8
+        assert lock.data().format == "B"
+        lock.data()[0] ^= 1
+    assert tensor.to_numpy().tolist() == [1, 0]
+
+
+def test_t28_a_reader_cannot_write(runtime: Runtime) -> None:
+    with runtime.create_tensor(T.INT32, (2,)).lock(READ) as lock:
+        assert lock.data().readonly
+        with pytest.raises(TypeError):
+            lock.data()[0] = 1
+
+
+@pytest.mark.parametrize("mode", [READ, WRITE, READ_WRITE])
+def test_t28_a_direct_lock_has_nothing_to_commit(runtime: Runtime, mode: TensorLockMode) -> None:
+    with runtime.create_tensor(T.INT32, (2,)).lock(mode) as lock, failing(0x8007139F):
+        lock.commit()
+
+
+@pytest.mark.parametrize("mode", [WRITE, READ_WRITE])
+def test_t30_a_read_view_has_no_writers(runtime: Runtime, mode: TensorLockMode) -> None:
+    tensor = runtime.tensor_from_buffer(bytearray(8), T.INT32, (2,), access=TensorAccessMode.READ)
+    with failing(0x80070005):
+        tensor.lock(mode)
+    with tensor.lock(READ) as lock:
+        assert lock.data().readonly
+
+
+def test_t31_a_lock_ends_with_its_block(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.INT32, (2,))
+    with pytest.raises(ZeroDivisionError), tensor.lock(WRITE):
+        raise ZeroDivisionError
+    tensor.lock(WRITE).close()
+
+
+def test_a_view_ends_with_its_lock(runtime: Runtime) -> None:
+    lock = runtime.create_tensor(T.INT32, (2,)).lock(READ)
+    view = lock.data()
+    lock.close()
+    lock.close()
+    with pytest.raises(ValueError):
+        _ = view[0]
+    for call in (lock.data, lock.commit, lock.__enter__):
+        with pytest.raises(RuntimeError):
+            call()
+
+
+def test_a_derived_view_keeps_the_memory_and_not_the_lock(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.INT32, (2,), b"\x05\0\0\0\x06\0\0\0")
+    lock = tensor.lock(READ)
+    array = np.frombuffer(lock.data(), np.int32)
+    lock.close()
+    tensor.fill(7)
+    tensor.close()
+    assert array.tolist() == [7, 7]
+
+
+def test_a_forgotten_lock_ends_by_itself(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.INT32, (2,))
+    tensor.lock(WRITE)
+    gc.collect()
+    tensor.lock(WRITE).close()
+
+
+def test_a_lock_keeps_the_memory_of_a_closed_tensor(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.INT32, (1,), b"\x05\0\0\0")
+    lock = tensor.lock(READ)
+    tensor.close()
+    del tensor
+    assert bytes(lock.data()) == b"\x05\0\0\0"
+    lock.close()
+
+
+def test_tensors_over_one_buffer_are_locked_apart(runtime: Runtime) -> None:
+    buffer = bytearray(4)
+    first = runtime.tensor_from_buffer(buffer, T.INT32, (1,), access=TensorAccessMode.READWRITE)
+    second = runtime.tensor_from_buffer(buffer, T.INT32, (1,), access=TensorAccessMode.READWRITE)
+    with first.lock(WRITE), second.lock(WRITE):
+        pass
+
+
+# Tokens
+
+
+def test_t54_tokens(runtime: Runtime) -> None:
+    tensor = runtime.tensor_from_tokens([1, 2, 3])
+    assert tensor.desc() == (T.INT64, (1, 3))
+    assert tensor.to_numpy().tolist() == [[1, 2, 3]]
+
+
+def test_t54_tokens_of_32_bits(runtime: Runtime) -> None:
+    tensor = runtime.tensor_from_tokens(np.array([1, 2], np.int16), options=TokenTensorOptions(T.INT32))
+    assert tensor.desc() == (T.INT32, (1, 2))
+
+
+@pytest.mark.parametrize("ids", [[], [-1], [True], [2**32], [1.0], ["1"]])
+def test_t54_what_are_no_tokens(runtime: Runtime, ids: list[int]) -> None:
+    with pytest.raises(ValueError):
+        runtime.tensor_from_tokens(ids)
+
+
+def test_t54_other_types_of_tokens(runtime: Runtime) -> None:
+    with pytest.raises(ValueError):
+        runtime.tensor_from_tokens([1], options=TokenTensorOptions(T.FLOAT32))
+    with failing(0x80070057):
+        runtime.tensor_from_tokens([2**31], options=TokenTensorOptions(T.INT32))
+
+
+@pytest.mark.parametrize("array", [np.array([[1, 2, 3]], np.int64), np.array([1, 2, 3], np.int32)])
+def test_t55_tokens_of_a_tensor(runtime: Runtime, array: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
+    tensor = runtime.tensor_from_numpy(array)
+    assert tensor.token_ids() == [1, 2, 3]
+    assert runtime.token_ids_from_tensor(tensor) == [1, 2, 3]
+
+
+def test_t55_wrong_tensors(runtime: Runtime) -> None:
+    with pytest.raises(ValueError):
+        runtime.create_tensor(T.INT64, (2, 3)).token_ids()
+    with pytest.raises(ValueError):
+        runtime.create_tensor(T.INT64, (1, 1, 3)).token_ids()
+    with failing(0x80070057):
+        runtime.create_tensor(T.FLOAT32, (3,)).token_ids()
+    with failing(0x8000000B):
+        runtime.tensor_from_numpy(np.array([-1])).token_ids()
+
+
+# Errors
+
+
+def test_the_wrapper_shows_what_is_behind_it(runtime: Runtime) -> None:
+    tensor: Tensor = runtime.create_tensor(T.INT32, (1,))
+    assert tensor.underlying_object is tensor.interface
+    tensor.close()
+    with pytest.raises(RuntimeError):
+        _ = tensor.underlying_object

@@ -1,0 +1,75 @@
+"""Any order of closing and deleting, with real engines, each program in its own process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.model_files import ModelFiles, require_engine
+
+PROGRAM = Path(__file__).with_name("closing_orders.py")
+ROOT = PROGRAM.parents[2]
+
+
+@pytest.fixture(params=["ort", "llama"])
+def engine(request: pytest.FixtureRequest) -> str:
+    require_engine(request.param)
+    name: str = request.param
+    return name
+
+
+def survives(program: str, files: ModelFiles, engine: str) -> None:
+    """The program ends with 0 and says nothing."""
+    path = files.onnx("add") if engine == "ort" else files.gguf
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(PROGRAM), program, path, engine],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_s_lif_02_closing_in_every_order(files: ModelFiles, engine: str) -> None:
+    survives("close_in_every_order", files, engine)
+
+
+def test_s_lif_02_deleting_in_every_order(files: ModelFiles, engine: str) -> None:
+    survives("delete_in_every_order", files, engine)
+
+
+def test_s_lif_02_use_after_close(files: ModelFiles, engine: str) -> None:
+    survives("use_closed_objects", files, engine)
+
+
+def test_s_lif_01_leaving_everything_open(files: ModelFiles, engine: str) -> None:
+    survives("leave_everything_open", files, engine)
+
+
+def test_s_lif_01_a_build_that_fails(files: ModelFiles, engine: str) -> None:
+    survives("fail_half_way", files, engine)
+
+
+def test_s_lif_03_an_output_outlives_everything(files: ModelFiles, engine: str) -> None:
+    survives("keep_an_output", files, engine)
+
+
+def test_s_lif_04_memory_goes_with_the_last_reference(files: ModelFiles, engine: str) -> None:
+    survives("free_without_the_collector", files, engine)
+
+
+def test_s_lif_05_opening_again(files: ModelFiles, engine: str) -> None:
+    survives("reopen", files, engine)
+
+
+def test_s_lif_08_interrupts_at_any_moment(files: ModelFiles, engine: str) -> None:
+    survives("interrupt_often", files, engine)
+
+
+def test_closing_on_another_thread(files: ModelFiles, engine: str) -> None:
+    survives("close_on_another_thread_while_running", files, engine)

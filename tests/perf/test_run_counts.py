@@ -1,0 +1,81 @@
+"""What one `Pipeline.run` costs, in counts: calls into the engine, Python calls, memory that stays."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+from collections import Counter
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fakes.backend import FakeBackend, Script
+from fakes.model_files import ModelFiles
+from fakes.rig import built, built_add
+from winml_lite import Pipeline, Runtime, TensorAccessMode, TensorDataType
+
+pytestmark = pytest.mark.perf
+
+
+def calls_of(pipeline: Pipeline) -> Counter[str]:
+    """Python functions that one run enters, without those of the engine."""
+    seen: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and "/winml_lite/" in frame.f_code.co_filename.replace("\\", "/"):
+            seen[frame.f_code.co_name] += 1
+
+    pipeline.run()
+    sys.setprofile(note)
+    try:
+        pipeline.run()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+def test_a_run_enters_four_functions_of_the_object_model(
+    runtime: Runtime, files: ModelFiles, fake_ort: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, pipeline = built_add(runtime, files.onnx("add"))
+    monkeypatch.setattr(fake_ort.executors[0], "run", lambda: None)
+    assert calls_of(pipeline) == {"run": 1, "enter": 1, "execute": 1, "leave": 1}
+
+
+def test_runs_on_unchanged_bindings_bind_nothing(
+    runtime: Runtime, files: ModelFiles, fake_ort: FakeBackend, script: Script
+) -> None:
+    _, pipeline = built_add(runtime, files.onnx("add"))
+    binds = script.binds
+    for _ in range(100):
+        pipeline.run()
+    assert (script.runs, script.commits, script.discards) == (100, 100, 0)
+    assert script.binds == binds
+
+
+@pytest.mark.parametrize("rounds", [200, 2000])
+def test_a_token_loop_keeps_no_memory(runtime: Runtime, files: ModelFiles, ort: None, rounds: int) -> None:
+    stage, pipeline = built(runtime, files.onnx("add"))
+    first, second, result = (np.zeros(2, np.float32) for _ in range(3))
+    access = TensorAccessMode.READWRITE
+
+    def step() -> None:
+        stage.bind_input(1, runtime.tensor_from_buffer(second, TensorDataType.FLOAT32, (2,), access=access))
+        pipeline.run()
+
+    stage.bind_input(0, runtime.tensor_from_buffer(first, TensorDataType.FLOAT32, (2,), access=access))
+    stage.bind_output(0, runtime.tensor_from_buffer(result, TensorDataType.FLOAT32, (2,), access=access))
+    for _ in range(10):
+        step()
+    tracemalloc.start()
+    try:
+        step()
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(rounds):
+            step()
+        growth = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert growth < 4096

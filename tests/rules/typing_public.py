@@ -1,0 +1,37 @@
+"""The types that users see, checked by mypy with the rest of the tests; nothing here is run."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+import numpy.typing as npt
+
+import genai
+import winml_lite
+
+
+def short_road(model: genai.LanguageModel) -> None:
+    assert_type(genai.load("model.gguf"), genai.LanguageModel)
+    stream = model.stream("text", max_new_tokens=8, stop="\n")
+    assert_type(stream, genai.TextStream)
+    assert_type(next(stream), str)
+    assert_type(stream.result, genai.TextGenerationResult)
+    assert_type(model.generate([1, 2], temperature=0.5).text, str)
+    assert_type(model.chat(system="Be brief."), genai.Chat)
+    assert_type(model.chat().send("text", seed=1).token_ids, tuple[int, ...])
+    assert_type(model.tokenizer.encode("text"), list[int])
+    assert_type(model.tokenizer.create_decoder().decode_token(1), str)
+
+
+def object_model(runtime: winml_lite.Runtime, stage: winml_lite.Stage) -> None:
+    model = runtime.load_model("model.onnx")
+    assert_type(model, winml_lite.Model)
+    assert_type(model.schema().input_count, int)
+    builder = runtime.create_pipeline_builder()
+    assert_type(builder.add_model_stage(model), winml_lite.Stage)
+    assert_type(builder.build(), winml_lite.Pipeline)
+    assert_type(stage.output(0), winml_lite.Tensor)
+    assert_type(stage.output(0).desc(), tuple[winml_lite.TensorDataType, tuple[int, ...]])
+    assert_type(stage.output(0).to_numpy(), npt.NDArray[Any])
+    assert_type(stage.sequence_position, int)
+    assert_type(winml_lite.engines(), tuple[winml_lite.EngineInfo, ...])

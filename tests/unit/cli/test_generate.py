@@ -1,0 +1,186 @@
+"""`winml-lite generate` and what all commands share: options, streams, exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner, Result
+
+import genai
+from cli.main import main
+from fakes.language_model import Answer, FakeModel, saying
+from genai.results import TextGenerationFinishReason
+
+
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> FakeModel:
+    fake = FakeModel()
+    monkeypatch.setattr(genai, "load", fake.load)
+    return fake
+
+
+def run(*arguments: str, text: str | None = None) -> Result:
+    return CliRunner().invoke(main, ["generate", *arguments], input=text, prog_name="winml-lite")
+
+
+def test_the_answer_goes_to_standard_output_and_the_rest_to_standard_error(model: FakeModel) -> None:
+    model.answers = [saying("Blue", " sky")]
+    result = run("Why?")
+    assert (result.exit_code, result.stdout) == (0, "Blue sky\n")
+    assert result.stderr == "fake on llama.cpp: /models/fake.gguf\n"
+    assert model.is_closed
+
+
+def test_quiet_says_nothing_else(model: FakeModel) -> None:
+    model.answers = [Answer(("Blue",), TextGenerationFinishReason.MAX_TOKENS)]
+    result = run("-q", "Why?")
+    assert (result.stdout, result.stderr) == ("Blue\n", "")
+    assert model.loads[0][1]["progress"] is None
+
+
+def test_a_line_end_is_not_doubled(model: FakeModel) -> None:
+    model.answers = [saying("Blue\n")]
+    assert run("Why?").stdout == "Blue\n"
+
+
+def test_the_default_model_and_the_default_options(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run("Why?")
+    source, options = model.loads[0]
+    assert source == "smollm2"
+    assert {name: options[name] for name in ("engine", "threads", "context_length", "offline")} == {
+        "engine": None,
+        "threads": None,
+        "context_length": None,
+        "offline": False,
+    }
+    assert model.asked == [(None, "Why?", genai.TextGenerationOptions())]
+
+
+def test_the_options_of_loading(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run("-m", "a.gguf", "--engine", "ort", "--threads", "3", "--context-length", "99", "--offline", "Why?")
+    source, options = model.loads[0]
+    assert source == "a.gguf"
+    assert [options[name] for name in ("engine", "threads", "context_length", "offline")] == ["ort", 3, 99, True]
+
+
+def test_all_options_of_sampling(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run(
+        *("-n", "5", "--stop", "x", "--stop", "y", "--stop-token-id", "9", "--temperature", "0.5", "--top-k", "4"),
+        *("--top-p", "0.9", "--min-p", "0.1", "--repetition-penalty", "1.2", "--repetition-penalty-window", "64"),
+        *("--presence-penalty", "-0.5", "--frequency-penalty", "0.25", "--seed", "8", "Why?"),
+    )
+    assert model.asked[0][2] == genai.TextGenerationOptions(
+        5, (9,), 0.5, 4, 0.9, 0.1, 1.2, 64, -0.5, 0.25, 8, stop=("x", "y")
+    )
+
+
+def test_the_prompt_from_standard_input(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run(text="\ufeffline one\nline two\n")
+    assert model.asked[0][1] == "line one\nline two"
+
+
+def test_a_dash_reads_standard_input(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run("-", text="  from there")
+    assert model.asked[0][1] == "  from there"
+
+
+def test_the_system_message(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run("--system", "Be brief.", "Why?")
+    assert model.asked[0][0] == "Be brief."
+
+
+def test_raw_continues_the_text(model: FakeModel) -> None:
+    model.answers = [saying(" there was")]
+    assert run("--raw", "Once").stdout == " there was\n"
+    assert model.asked[0][:2] == ("raw", "Once")
+
+
+def test_a_base_model_continues_the_text(model: FakeModel) -> None:
+    model.answers, model.can_chat = [saying("a")], False
+    run("Once")
+    assert model.asked[0][0] == "raw"
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        (TextGenerationFinishReason.MAX_TOKENS, "(cut after 1 tokens, see --max-new-tokens)\n"),
+        (TextGenerationFinishReason.SEQUENCE_CAPACITY, "(cut: the context is full, see --context-length)\n"),
+        (TextGenerationFinishReason.EOS_TOKEN, ""),
+    ],
+)
+def test_a_cut_answer_is_told(model: FakeModel, reason: TextGenerationFinishReason, message: str) -> None:
+    model.answers = [Answer(("a",), reason)]
+    assert run("Why?").stderr.removeprefix("fake on llama.cpp: /models/fake.gguf\n") == message
+
+
+def test_json(model: FakeModel) -> None:
+    model.answers = [saying("Blue", "é")]
+    record = json.loads(run("--json", "Why?").stdout)
+    assert (record["text"], record["finish_reason"], record["seed"]) == ("Blueé", "eos_token", 7)
+    assert (record["engine"], record["generated_token_count"], record["token_ids"]) == ("llama.cpp", 2, [0, 1])
+    assert record["timings"]["decode_tokens_per_second"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--top-p", "3", "Why?"], "top_p must be above 0"),
+        (["--temperature", "-1", "Why?"], "temperature must not be negative"),
+        (["-n", "0", "Why?"], "max_new_tokens"),
+        (["--stop", "", "Why?"], "empty string"),
+        (["--threads", "0", "Why?"], "--threads"),
+        (["--engine", "other", "Why?"], "--engine"),
+        (["--raw", "--system", "x", "Why?"], "--system needs the chat template"),
+        ([""], "the prompt is empty"),
+        (["-"], "the prompt is empty"),
+        (["a", "b"], "unexpected extra argument"),
+    ],
+)
+def test_wrong_usage(model: FakeModel, arguments: list[str], message: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert model.loads == []
+
+
+def test_a_system_message_for_a_base_model(model: FakeModel) -> None:
+    model.can_chat = False
+    result = run("--system", "x", "Why?")
+    assert result.exit_code == 2
+    assert "fake has no chat template, so it takes no --system" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("hresult", "code"), [(0x80070002, 3), (0x80070570, 3), (0x8007000D, 3), (0x8007007E, 4), (0x80004005, 4)]
+)
+def test_exit_codes_of_failures_when_loading(monkeypatch: pytest.MonkeyPatch, hresult: int, code: int) -> None:
+    def load(source: str, **options: object) -> None:
+        raise genai.WinMLError(hresult, "genai.load", "the reason")
+
+    monkeypatch.setattr(genai, "load", load)
+    result = run("Why?")
+    assert (result.exit_code, result.stdout) == (code, "")
+    assert result.stderr.startswith("winml-lite: 0x") and result.stderr.endswith("the reason\n")
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_failure_in_the_middle_keeps_what_was_said(model: FakeModel) -> None:
+    model.answers = [saying("Blue", genai.WinMLError(0x80004005, "run", "the reason"))]
+    result = run("-q", "Why?")
+    assert (result.exit_code, result.stdout) == (4, "Blue\n")
+    assert "the reason" in result.stderr
+
+
+def test_an_interruption(model: FakeModel) -> None:
+    model.answers = [saying("Blue", KeyboardInterrupt())]
+    result = run("-q", "Why?")
+    assert (result.exit_code, result.stdout, result.stderr) == (130, "Blue\n", "\ninterrupted\n")
+    assert model.is_closed

@@ -1,0 +1,71 @@
+"""The group: lazy commands, help, what is imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from cli.main import COMMANDS, main
+
+IMPORTS = """
+import sys
+from cli.main import main
+try:
+    main({arguments!r}, prog_name="winml-lite")
+except SystemExit as end:
+    assert end.code == 0, end.code
+print(sorted(name for name in sys.modules if name.split(".")[0] in
+    ("numpy", "onnxruntime", "llama_cpp", "tokenizers", "jinja2", "onnx", "urllib.request", "ssl") or name.startswith("cli.")))
+"""
+GROUP = ["cli.failure", "cli.main", "cli.terminal"]
+
+
+def modules(*arguments: str) -> str:
+    code = IMPORTS.format(arguments=list(arguments))
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()[
+        -1
+    ]
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_s_prf_02_the_group_imports_no_command_and_nothing_heavy(argument: str) -> None:
+    assert modules(argument) == str(GROUP)
+
+
+def test_s_prf_02_help_of_a_command_imports_that_command_alone() -> None:
+    assert modules("generate", "--help") == str(sorted([*GROUP, "cli.generate", "cli.options"]))
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_has_help_that_begins_like_the_table(name: str) -> None:
+    result = CliRunner().invoke(main, [name, "--help"])
+    assert result.exit_code == 0
+    assert COMMANDS[name] in " ".join(result.output.split())
+
+
+def test_the_help_lists_the_commands_and_the_exit_codes() -> None:
+    output = CliRunner().invoke(main, ["--help"]).output
+    assert all(f"  {name} " in output for name in COMMANDS)
+    assert all(f"    {code} " in output for code in ("0", "2", "3", "4", "130", "141"))
+
+
+def test_every_option_has_help() -> None:
+    group = main
+    assert isinstance(group, click.Group)
+    context = click.Context(group)
+    commands = [group.get_command(context, name) for name in COMMANDS]
+    options = [
+        option for command in commands if command for option in command.params if isinstance(option, click.Option)
+    ]
+    assert len(options) > 40
+    assert [option.name for option in options if not option.help] == []
+
+
+def test_an_unknown_command() -> None:
+    result = CliRunner().invoke(main, ["nope"])
+    assert result.exit_code == 2
+    assert "No such command 'nope'" in result.stderr

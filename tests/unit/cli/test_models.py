@@ -1,0 +1,140 @@
+"""`winml-lite models`, `convert`, `targets` and `bench` without any model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+import genai
+from cli.main import main
+from fakes.language_model import FakeModel, saying
+
+BODY = b"GGUF and so on"
+DIGEST = hashlib.sha256(BODY).hexdigest()
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache whose own catalog has the entry `tiny`, taken from a local file."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (tmp_path / "tiny.gguf").write_bytes(BODY)
+    (folder / "catalog.toml").write_text(
+        f'[[model]]\nname = "tiny"\ndescription = "A tiny one"\nfile = "tiny.gguf"\nsize = {len(BODY)}\n'
+        f'sha256 = "{DIGEST}"\nlicence = "MIT"\nlicence_url = "https://host.example/mit"\n'
+        f"[[model.source]]\npath = '{tmp_path / 'tiny.gguf'}'\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("WINML_LITE_HOME", str(folder))
+    return folder
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, arguments)
+
+
+def test_list_names_the_models() -> None:
+    lines = run("models", "list").stdout.splitlines()
+    assert [line.split()[:2] for line in lines] == [["smollm2", "-"], ["gemma3-270m", "-"], ["tiny", "-"]]
+
+
+def test_pull_prints_the_path_and_tells_licence_and_source(home: Path) -> None:
+    result = run("models", "pull", "tiny")
+    path = home / "models" / "tiny" / DIGEST[:8] / "tiny.gguf"
+    assert (result.exit_code, result.stdout) == (0, f"{path}\n")
+    assert path.read_bytes() == BODY
+    assert "licence: MIT https://host.example/mit" in result.stderr
+    assert "tiny.gguf" in result.stderr
+
+
+def test_list_as_json_after_a_pull(home: Path) -> None:
+    run("models", "pull", "tiny")
+    record = json.loads(run("models", "list", "--json").stdout)[2]
+    assert (record["name"], record["licence"], record["bytes"], record["can_chat"]) == ("tiny", "MIT", 14, False)
+    assert Path(record["path"]).name == "tiny.gguf"
+
+
+def test_path_of_a_cached_model(home: Path) -> None:
+    pulled = run("models", "pull", "tiny").stdout
+    assert run("models", "path", "tiny").stdout == pulled
+
+
+def test_path_of_a_model_that_is_not_there() -> None:
+    result = run("models", "path", "tiny")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "`winml-lite models pull tiny` fetches it" in result.stderr
+
+
+def test_rm_removes(home: Path) -> None:
+    run("models", "pull", "tiny")
+    assert "tiny: removed" in run("models", "rm", "tiny").stderr
+    assert run("models", "path", "tiny").exit_code == 3
+    assert "was not in the cache" in run("models", "rm", "tiny").stderr
+
+
+@pytest.mark.parametrize("command", ["pull", "rm", "path"])
+def test_an_unknown_name(command: str) -> None:
+    result = run("models", command, "huge")
+    assert result.exit_code == 3
+    assert "'huge'; the names are smollm2, gemma3-270m, tiny" in result.stderr
+
+
+def test_a_pull_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(b"other")
+    result = run("models", "pull", "tiny")
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "0x80070570" in result.stderr
+
+
+def test_convert_takes_the_file_of_a_name(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def convert(source: Path, folder: Path, **options: Any) -> None:
+        calls.append((source, folder, options["operators"], options["weights"], options["context_length"]))
+        raise FileExistsError(f"{folder} is not empty")
+
+    monkeypatch.setattr("genai.convert.convert_gguf", convert, raising=False)
+    result = run("convert", "tiny", str(tmp_path / "out"), "--weights", "f16", "--context-length", "64")
+    assert calls == [(home / "models" / "tiny" / DIGEST[:8] / "tiny.gguf", tmp_path / "out", "gqa", "f16", 64)]
+    assert result.exit_code == 2
+    assert "out is not empty" in result.stderr
+
+
+def test_convert_of_a_file_that_is_absent(tmp_path: Path) -> None:
+    result = run("convert", str(tmp_path / "absent.gguf"), str(tmp_path / "out"))
+    assert result.exit_code == 3
+    assert "absent.gguf" in result.stderr
+
+
+def test_targets() -> None:
+    assert run("targets").stdout.splitlines()[0] == "CPU   available"
+
+
+def test_targets_as_json() -> None:
+    record = json.loads(run("targets", "--json").stdout)
+    assert [entry["target"] for entry in record] == ["CPU", "GPU", "NPU"]
+    assert record[0] == {"target": "CPU", "available": True, "problem": None}
+
+
+def test_bench_shows_medians_and_never_repeats_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = FakeModel([saying("a", "b")] * 3)
+    monkeypatch.setattr(genai, "load", model.load)
+    result = run("bench", "--runs", "2", "--prompt-tokens", "100", "--json")
+    record = json.loads(result.stdout)
+    assert (record["decode_tokens_per_second"], record["prompt_tokens_per_second"]) == (2.0, 20.0)
+    assert (record["generated_token_count"], record["runs"]) == (2, 2)
+    prompts = [tuple(prompt) for _, prompt, _ in model.asked]
+    assert [len(prompt) for prompt in prompts] == [100, 100, 100]
+    assert len({prompt[:2] for prompt in prompts}) == 3
+
+
+def test_bench_as_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = FakeModel([saying("a", "b")] * 2)
+    monkeypatch.setattr(genai, "load", model.load)
+    lines = run("bench", "-q", "--runs", "1").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["load", "prompt", "first", "decode"]

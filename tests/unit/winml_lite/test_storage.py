@@ -1,0 +1,98 @@
+"""Memory behind tensors: sizes, locks, descriptor checks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fakes.rig import failing
+from winml_lite.storage import Storage, allocate, byte_size, check_descriptor
+from winml_lite.values import FREE_DIMENSION, TensorDataType, TensorLockMode
+
+T = TensorDataType
+READ, WRITE, READ_WRITE = TensorLockMode.READ, TensorLockMode.WRITE, TensorLockMode.READ_WRITE
+
+
+@pytest.mark.parametrize(
+    ("data_type", "shape", "size"),
+    [
+        (T.FLOAT32, (2, 3), 24),
+        (T.FLOAT32, (), 4),
+        (T.FLOAT16, (0, 3), 0),
+        (T.INT4, (3,), 2),
+        (T.UINT4, (3, 3), 5),  # packed over the whole tensor, not by row
+        (T.BOOL, (7,), 7),
+    ],
+)
+def test_byte_size(data_type: TensorDataType, shape: tuple[int, ...], size: int) -> None:
+    assert byte_size(data_type, shape) == size
+
+
+def test_fresh_memory_is_zero_and_typed() -> None:
+    storage = allocate(T.INT16, (2, 2))
+    assert storage.array().tolist() == [[0, 0], [0, 0]]
+    assert storage.array().dtype == np.int16
+    assert storage.descriptor == (T.INT16, (2, 2))
+
+
+def test_the_array_views_the_memory() -> None:
+    storage = allocate(T.INT16, (2,))
+    storage.array()[1] = 0x0102
+    assert storage.data.tolist() == [0, 0, 2, 1]
+    assert storage.address == storage.array().__array_interface__["data"][0]
+
+
+def test_a_free_dimension_has_no_memory() -> None:
+    with failing(0x80070057):
+        allocate(T.INT8, (FREE_DIMENSION,))
+
+
+def test_sizes_beyond_the_address_space() -> None:
+    with failing(0x80070216):
+        allocate(T.INT8, (2**40, 2**40))
+
+
+def test_sizes_beyond_memory() -> None:
+    with failing(0x8007000E):
+        allocate(T.INT8, (2**62,))
+
+
+def test_open_locks_are_counted() -> None:
+    storage, before = allocate(T.INT8, (1,)), Storage.open_locks
+    storage.acquire(READ)
+    storage.acquire(READ)
+    assert (Storage.open_locks - before, storage.is_locked, storage.is_locked_for_writing) == (2, True, False)
+    storage.release(READ)
+    storage.release(READ)
+    storage.acquire(READ_WRITE)
+    assert (Storage.open_locks - before, storage.is_locked, storage.is_locked_for_writing) == (1, True, True)
+    storage.release(READ_WRITE)
+    assert (Storage.open_locks, storage.is_locked) == (before, False)
+
+
+def test_a_refused_lock_is_not_counted() -> None:
+    storage, before = allocate(T.INT8, (1,)), Storage.open_locks
+    storage.acquire(WRITE)
+    with failing(0x800700D4):
+        storage.acquire(READ)
+    storage.release(WRITE)
+    assert Storage.open_locks == before
+
+
+@pytest.mark.parametrize(
+    ("data_type", "extents"),
+    [(T.FLOAT16, (2, 3)), (T.FLOAT32, (2, 4)), (T.FLOAT32, (2,)), (T.FLOAT32, (2, 3, 1)), (T.FLOAT32, ())],
+)
+def test_a_descriptor_that_does_not_fit(data_type: TensorDataType, extents: tuple[int, ...]) -> None:
+    with failing(0x80070057):
+        check_descriptor(allocate(T.FLOAT32, (2, 3)), (data_type, extents), "input 0")
+
+
+def test_the_refusal_names_both_sides() -> None:
+    with failing(0x80070057) as caught:
+        check_descriptor(allocate(T.INT32, (2, 3)), (T.INT64, (1, FREE_DIMENSION)), "input 0 'ids'")
+    assert "[input 0 'ids']: expected INT64[1, ?], got INT32[2, 3]" in str(caught.value)
+
+
+def test_a_free_extent_takes_any() -> None:
+    check_descriptor(allocate(T.FLOAT32, (0, 3)), (T.FLOAT32, (FREE_DIMENSION, 3)), "input 0")

@@ -1,0 +1,100 @@
+"""The prepared call of one stage: names, values and run options as the engine wants them, built once and kept.
+
+Not here: which outputs a run has and where they go (`executor.py`).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from ...handles import Resource
+from ...storage import Storage
+from . import api
+from .environment import RunState, owned
+from .session import Session
+from .slots import OutputSlots
+from .values import value_of
+
+
+class PreparedCall:
+    """Arguments of `Run`, or a binding for `RunWithBinding`, for the inputs and outputs of the next runs."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        pointer = ctypes.c_void_p()
+        api.CreateRunOptions(ctypes.byref(pointer))
+        self._run_options = owned(pointer, api.ReleaseRunOptions)
+        session.state.run_options = self._run_options.pointer
+        self._count = len(session.inputs)
+        self._name_array = (ctypes.c_char_p * self._count)(*session.input_names)
+        self._names = ctypes.cast(self._name_array, ctypes.c_void_p)
+        self.input_values = (ctypes.c_void_p * self._count)()
+        self.slots = OutputSlots((), (), ())
+        self._live_slots = [self.slots]
+        weakref.finalize(self, _empty, self._live_slots, session.state)
+        self._binding: Resource | None = None
+        self._binding_inputs: list[Storage | None] = []
+        """What the binding has: storages and not values, because a new value may lie where an old one was."""
+        self._stop_lock = threading.Lock()
+        self.stopped = False
+        """`stop` was called; `clear_stop` is due."""
+
+    def place(self, outputs: Sequence[int], placed: Sequence[int | None]) -> None:
+        """Choose the outputs of the next runs, each with its value or None where the engine makes one."""
+        self.slots.empty()
+        names = [self._session.output_names[index] for index in outputs]
+        self.slots = self._live_slots[0] = OutputSlots(outputs, names, placed)
+        if self._binding is not None:
+            self._binding.close()
+            self._binding = None
+
+    def prepare(self, inputs: Sequence[Storage | None], managed: Iterable[int]) -> Callable[[], int | None]:
+        """Return the call; it gives back the status. `managed` inputs have their values in `input_values` already."""
+        for index, storage in enumerate(inputs):
+            if storage is not None:
+                self.input_values[index] = value_of(storage)
+        session, slots = self._session.resource.pointer, self.slots
+        if slots.has_fresh:
+            arguments = self._names, self.input_values, self._count, slots.names, slots.count, slots.values
+            return partial(api.Run, session, self._run_options.pointer, *arguments)
+        return partial(api.RunWithBinding, session, self._run_options.pointer, self._bind(inputs, managed))
+
+    def _bind(self, inputs: Sequence[Storage | None], managed: Iterable[int]) -> int:
+        """Bring the binding up to date; only what changed is bound again."""
+        session = self._session
+        if self._binding is None:
+            pointer = ctypes.c_void_p()
+            api.CreateIoBinding(session.resource.pointer, ctypes.byref(pointer))
+            self._binding = owned(pointer, api.ReleaseIoBinding, session.resource)
+            self._binding_inputs = [None] * self._count
+            for index in managed:
+                api.BindInput(self._binding.pointer, session.input_names[index], self.input_values[index] or 0)
+            for slot, index in enumerate(self.slots.outputs):
+                api.BindOutput(self._binding.pointer, session.output_names[index], self.slots.value(slot))
+        for index, storage in enumerate(inputs):
+            if storage is not None and storage is not self._binding_inputs[index]:
+                api.BindInput(self._binding.pointer, session.input_names[index], value_of(storage))
+                self._binding_inputs[index] = storage
+        return self._binding.pointer
+
+    def stop(self) -> None:
+        """Make the present run end early. May be called from any thread."""
+        with self._stop_lock:
+            self.stopped = True
+            api.RunOptionsSetTerminate(self._run_options.pointer)
+
+    def clear_stop(self) -> None:
+        """Let later runs go on."""
+        with self._stop_lock:
+            self.stopped = False
+            api.RunOptionsUnsetTerminate(self._run_options.pointer)
+
+
+def _empty(slots: list[OutputSlots], state: RunState) -> None:
+    """Finalizer of a call. Memory that a running thread uses is left alone."""
+    if not state.running:
+        slots[0].empty()

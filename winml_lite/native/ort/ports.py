@@ -1,0 +1,60 @@
+"""Checks of bound tensors against ports, one by one and together (runtime 7.1, 19)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...errors import E_INVALIDARG, WinMLError
+from ...files.artifact import Port
+from ...storage import Storage, check_descriptor
+from ...values import FLOATING_TYPES, TensorDataType
+
+
+def check_port(storage: Storage, port: Port, what: str) -> None:
+    """Raise 0x80070057 unless the storage fits the port; of a port of unknown rank only the type is checked."""
+    if port.data_type is TensorDataType.UNDEFINED:
+        raise WinMLError(E_INVALIDARG, what, "the model does not declare a tensor that a stage can hold")
+    if port.rank_known or storage.data_type is not port.data_type:
+        check_descriptor(storage, port.descriptor, what)
+
+
+def sequence_length(inputs: Sequence[Storage | None]) -> int:
+    """Positions of a run: last axis of the first bound input, last but one where that is floating."""
+    storage = next((each for each in inputs if each is not None), None)
+    if storage is None or not storage.shape:
+        return 1
+    if storage.data_type in FLOATING_TYPES and len(storage.shape) > 1:
+        return storage.shape[-2]
+    return storage.shape[-1]
+
+
+class Symbols:
+    """The named free extents of the inputs that a caller binds."""
+
+    def __init__(self, inputs: Sequence[Port], managed: Collection[int]) -> None:
+        self._names = [port.name for port in inputs]
+        self._places = [
+            (index, axis, symbol)
+            for index, port in enumerate(inputs)
+            if index not in managed
+            for axis, symbol in enumerate(port.dimensions)
+            if isinstance(symbol, str)
+        ]
+
+    def agreed(self, inputs: Sequence[Storage | None]) -> dict[str, int]:
+        """Extents of the bound inputs by symbol; two inputs that disagree are 0x80070057.
+
+        The engine only warns about that.
+        """
+        found: dict[str, int] = {}
+        for index, axis, symbol in self._places:
+            storage = inputs[index]
+            if storage is not None:
+                extent = storage.shape[axis]
+                if found.setdefault(symbol, extent) != extent:
+                    raise WinMLError(
+                        E_INVALIDARG,
+                        "IWinMLPipeline.Run",
+                        f"{symbol} is {extent} in {self._names[index]!r} and {found[symbol]} in another input",
+                    )
+        return found

@@ -109,7 +109,7 @@ def run_tests(python: str | Path, *arguments: str, must_run: bool = False) -> Ou
     """Run pytest and count from its report, so that nothing is read out of decorated text."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
-        code, output = execute([python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments])
+        code, output = execute([python, "-m", "pytest", "-q", "-rfE", f"--junitxml={report}", *arguments])
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     reasons = Counter(mark.get("message") or "no reason given" for case in cases for mark in case.iter("skipped"))
     failed = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)

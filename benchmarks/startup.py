@@ -15,8 +15,9 @@ from .measure import Plan, Row, main, shorter
 LLAMA_SCRIPT = """
 import sys
 from llama_cpp import Llama
-llama = Llama(sys.argv[1], n_ctx=1024, n_threads=int(sys.argv[2]), n_threads_batch=int(sys.argv[2]), verbose=False)
-for part in llama.create_completion(sys.argv[3], max_tokens=8, temperature=0.0, stream=True):
+path, prompt, threads, context = *sys.argv[1:3], *map(int, sys.argv[3:])
+llama = Llama(path, n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False)
+for part in llama.create_completion(prompt, max_tokens=8, temperature=0.0, stream=True):
     print(part["choices"][0]["text"], end="", flush=True)
 """
 
@@ -62,8 +63,8 @@ def import_seconds(plan: Plan) -> tuple[float, float]:
 def command(path: Path, plan: Plan) -> list[str]:
     """`winml-lite generate` of this checkout or installation."""
     program = "import sys; from cli.main import main; sys.exit(main())"
-    options = ["--model", str(path), "--max-tokens", "8", "--threads", str(plan.threads), "--context", "1024", "--raw"]
-    return [sys.executable, "-c", program, "generate", *options, subjects.STORY]
+    sizes = ["--max-new-tokens", "8", "--threads", str(plan.threads), "--context-length", str(plan.context_length)]
+    return [sys.executable, "-c", program, "generate", "--raw", "--model", str(path), *sizes, subjects.STORY]
 
 
 def measure(plan: Plan) -> Iterator[Row]:
@@ -71,7 +72,8 @@ def measure(plan: Plan) -> Iterator[Row]:
     ours, other = import_seconds(plan)
     yield shorter("P9 import genai", "import llama_cpp", (ours * 1e3, other * 1e3), "ms", ("<= 0.7", "<= 0.25"))
     path = subjects.gguf_file(plan.quick)
-    script = [sys.executable, "-c", LLAMA_SCRIPT, str(path), str(plan.threads), subjects.STORY]
+    settings = [str(plan.threads), str(plan.context_length)]
+    script = [sys.executable, "-c", LLAMA_SCRIPT, str(path), subjects.STORY, *settings]
     ours, other = medians(command(path, plan), script, plan, True)
     amounts = (ours * 1e3, other * 1e3)
     yield shorter("P11 start to first token", "llama-cpp-python script", amounts, "ms", ("<= 1.0", "<= 0.75"))

@@ -17,8 +17,10 @@ from .options import json_option
 @click.command("convert")
 @click.argument("source")
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
-@click.option("--operators", type=click.Choice(["gqa", "std", "plain"]), default="gqa", show_default=True)
-@click.option("--weights", type=click.Choice(["q8", "f16", "f32"]), default="q8", show_default=True)
+@click.option(
+    "--operators", type=click.Choice(["gqa", "std", "plain"]), default="gqa", show_default=True, help="See above."
+)
+@click.option("--weights", type=click.Choice(["q8", "f16", "f32"]), default="q8", show_default=True, help="See above.")
 @click.option("--context-length", type=click.IntRange(1), help="Most tokens of a sequence.  [default: the model's]")
 @click.option("--offline", is_flag=True, help="Download nothing.")
 @json_option

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -32,16 +31,20 @@ def answer(text: str) -> None:
 
 
 def answer_stream(pieces: Iterable[str]) -> None:
-    """Write the pieces of an answer as they come, and end the line."""
+    """Write the pieces of an answer as they come, and end the line; an answer that fails at once leaves nothing."""
     last = ""
     try:
         for piece in pieces:
             answer(piece)
             last = piece
-    finally:
-        if not last.endswith("\n"):
-            with contextlib.suppress(BrokenPipeError):
-                answer("\n")
+    except BrokenPipeError:
+        raise
+    except BaseException:
+        if last and not last.endswith("\n"):
+            answer("\n")
+        raise
+    if not last.endswith("\n"):
+        answer("\n")
 
 
 def answer_json(value: Any) -> None:

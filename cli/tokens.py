@@ -30,11 +30,20 @@ def command(text: str | None, source: str, offline: bool, decode: bool, special:
             plain = tokenizer.decode(ids)
             return terminal.answer_json({"ids": ids, "text": plain}) if as_json else terminal.answer(plain + "\n")
         ids = tokenizer.encode(given, special)
-        pieces = [tokenizer.decode([token_id]) for token_id in ids]
+        pieces = [tokenizer.token_bytes(token_id) for token_id in ids]
     if as_json:
-        return terminal.answer_json({"text": given, "ids": ids, "pieces": pieces, "count": len(ids)})
-    terminal.answer("".join(f"{token_id:>8}  {piece!r}\n" for token_id, piece in zip(ids, pieces, strict=True)))
+        texts = [piece.decode("utf-8", "backslashreplace") for piece in pieces]
+        return terminal.answer_json({"text": given, "ids": ids, "pieces": texts, "count": len(ids)})
+    terminal.answer("".join(f"{token_id:>8}  {_shown(piece)}\n" for token_id, piece in zip(ids, pieces, strict=True)))
     terminal.note(f"{len(ids)} tokens")
+
+
+def _shown(piece: bytes) -> str:
+    """Return a piece as Python writes it: text, or bytes that are no characters by themselves."""
+    try:
+        return repr(piece.decode("utf-8"))
+    except UnicodeDecodeError:
+        return repr(piece)
 
 
 def _ids(text: str) -> list[int]:

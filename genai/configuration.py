@@ -127,6 +127,7 @@ class TextGenerationConfiguration:
 
     @property
     def runtime(self) -> Runtime:
+        """The Runtime whose objects are composed."""
         return self._runtime
 
     @property
@@ -142,38 +143,47 @@ class TextGenerationConfiguration:
 
     @property
     def pipeline(self) -> Pipeline | None:
+        """The pipeline, or None."""
         return self._binding.pipeline
 
     @property
     def token_input_stage(self) -> Stage | None:
+        """The stage that takes the token ids, or None."""
         return self._binding.token_input_stage
 
     @property
     def token_input_index(self) -> int | None:
+        """The input of that stage, or None."""
         return self._binding.token_input_index
 
     @property
     def output_stage(self) -> Stage | None:
+        """The stage that gives the logits, or None."""
         return self._binding.output_stage
 
     @property
     def output_index(self) -> int | None:
+        """The output of that stage, or None."""
         return self._binding.output_index
 
     @property
     def output_kind(self) -> TextGenerationOutputKind | None:
+        """What the output holds, or None."""
         return self._binding.output_kind
 
     @property
     def state_owner_stage(self) -> Stage | None:
+        """The stage that keeps the sequence state, or None."""
         return self._state_owner
 
     @property
     def token_target(self) -> ExecutionTarget | None:
+        """The target on which token tensors are made, or None."""
         return self._token_target
 
     @property
     def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer, or None where it is the business of the task."""
         return self._tokenizer
 
     # --- validation ---------------------------------------------------------------------------------------------------

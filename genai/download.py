@@ -7,6 +7,7 @@ Those two are imported when something has to be fetched: loading a cached model 
 from __future__ import annotations
 
 import errno
+import glob
 import hashlib
 import importlib
 import os
@@ -66,7 +67,7 @@ def remove(entry: CatalogEntry) -> bool:
     """Delete file, conversions and unfinished downloads of `entry`; return whether the cache held any."""
     models = cache_folder() / "models"
     with locked(models / entry.name):
-        found = [models / entry.name, *_converted().glob(f"{entry.name}-????????-*"), *_unfinished(entry)]
+        found = [models / entry.name, *_converted().glob(f"{glob.escape(entry.name)}-????????-*"), *_unfinished(entry)]
         found = [path for path in found if path.exists()]
         for path in found:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

@@ -56,6 +56,7 @@ class Tasks(_Closing):
 
     @property
     def runtime(self) -> Runtime:
+        """The Runtime that everything given to it must come from."""
         self._check_open()
         return self._runtime
 
@@ -102,11 +103,13 @@ class TextGenerationTask(_Closing):
 
     @property
     def runtime(self) -> Runtime:
+        """The Runtime that everything given to it must come from."""
         self._check_open()
         return self._runtime
 
     @property
     def tokenizer(self) -> Tokenizer:
+        """The tokenizer of every session."""
         self._check_open()
         return self._tokenizer
 

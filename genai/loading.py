@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from winml_lite import ExecutionTargetKind, Model, Pipeline, PipelineBuilder, Runtime, Stage, WinMLError
 
@@ -25,6 +25,9 @@ from .language_model import LanguageModel
 from .model_folder import declare_state, find_decoder, read_settings, wire_decoder
 from .sequence import SequenceCore
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .convert.conversion import Operators, Weights
 
 Engine = Literal["llama", "ort"]
 Progress = Callable[[str, int, int], None]
@@ -131,9 +134,16 @@ def _converted(gguf: Path, entry: catalog.CatalogEntry, progress: Progress | Non
     if not (folder / "genai_config.json").is_file():
         from .convert import convert_gguf  # brings `onnx`, which only a conversion needs
 
+        operators, weights = entry.variant.split("-")
         with download.locked(folder):
             if not (folder / "genai_config.json").is_file():
-                convert_gguf(gguf, folder, operators="gqa", weights="q8", progress=_stage(progress, "convert"))
+                convert_gguf(
+                    gguf,
+                    folder,
+                    operators=cast("Operators", operators),
+                    weights=cast("Weights", weights),
+                    progress=_stage(progress, "convert"),
+                )
     return folder
 
 

@@ -75,7 +75,7 @@ def _single_decoder(folder: Path) -> Path:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise WinMLError(INVALID_DATA, "genai.load", f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(content, dict):
         raise WinMLError(INVALID_DATA, "genai.load", f"{path} does not hold a JSON object")

@@ -51,11 +51,13 @@ class TextGenerationSession:
 
     @property
     def runtime(self) -> Runtime:
+        """The Runtime of the configuration; readable after `close()`."""
         self._affinity.check("TextGenerationSession")
         return self._configuration.runtime
 
     @property
     def configuration(self) -> TextGenerationConfiguration:
+        """The configuration that was consumed; readable after `close()`."""
         self._affinity.check("TextGenerationSession")
         return self._configuration
 

@@ -53,6 +53,7 @@ def sharded_gguf(folder: Folder) -> Path:
     """Build the scripted model as two shards and return the first; the second lies beside it."""
     path = Path(folder) / "scripted-00001-of-00002.gguf"
     if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
         write_shards(folder, "scripted", *gguf_models.scripted_model())
     return path
 

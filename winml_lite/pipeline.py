@@ -138,11 +138,10 @@ class PipelineCore:
 def _kept(edge: Edge) -> Storage:
     """Return the value of a feedback edge for the next iteration.
 
-    A caller's tensor is copied: the caller, or a failing run, may write to it before the value is used.
+    What is published is copied: the caller, or a failing run, may write to it before the value is used.
     """
     value = edge.source.built(_RUN).output(edge.output)
-    publication = edge.source.outputs.get(edge.output)
-    if publication is not None and publication.storage is not None:
+    if edge.output in edge.source.outputs:
         return Storage(value.data.copy(), value.data_type, value.shape)
     return value
 

@@ -36,6 +36,12 @@ class Storage:
 
     __slots__ = ("__weakref__", "_readers", "_writer", "data", "data_type", "native", "shape", "writable")
 
+    is_direct: ClassVar[bool] = True
+    """Whether `data` is the memory itself.
+
+    A subclass for other memory makes it a host copy, see `fetch` and `publish`.
+    """
+
     open_locks: ClassVar[int] = 0
     """Locks open on any storage; a run looks at single storages only when this is not 0."""
 
@@ -59,6 +65,12 @@ class Storage:
     def array(self) -> npt.NDArray[Any]:
         """View the memory as a NumPy array of the tensor's dtype and shape; only for types that NumPy has."""
         return self.data.view(NUMPY_NAMES[self.data_type]).reshape(self.shape)
+
+    def fetch(self) -> None:
+        """Bring `data` up to date before it is read; host memory always is."""
+
+    def publish(self) -> None:
+        """Bring the memory up to date after `data` was written; host memory always is."""
 
     @property
     def is_locked(self) -> bool:

@@ -58,6 +58,7 @@ class Tensor(Closeable[Storage]):
             raise ValueError(f"NumPy has no {storage.data_type.name}; read the bytes with lock(TensorLockMode.READ)")
         storage.acquire(_READ)
         try:
+            storage.fetch()
             return storage.array().copy()
         finally:
             storage.release(_READ)
@@ -79,7 +80,9 @@ class Tensor(Closeable[Storage]):
             if origin is not destination:
                 origin.acquire(_READ)
                 try:
+                    origin.fetch()
                     np.copyto(destination.data, origin.data)
+                    destination.publish()
                 finally:
                     origin.release(_READ)
         finally:
@@ -94,6 +97,7 @@ class Tensor(Closeable[Storage]):
         storage.acquire(_WRITE)
         try:
             storage.array()[...] = element
+            storage.publish()
         finally:
             storage.release(_WRITE)
 
@@ -114,16 +118,21 @@ class Tensor(Closeable[Storage]):
         return read_tokens(storage)
 
     def lock(self, mode: TensorLockMode | int, flags: TensorLockFlags | int = TensorLockFlags.NONE) -> TensorDataLock:
-        """Open the memory. READ locks coexist; WRITE and READ_WRITE exclude every other lock (0x800700D4), without
-        waiting.
+        """Open the memory, without ever waiting.
 
-        WRITE promises to overwrite everything. Changes are visible at once.
+        READ locks coexist; WRITE and READ_WRITE exclude every other lock (0x800700D4). WRITE promises to overwrite
+        everything. Changes are visible at once, without `commit`. Memory that the CPU cannot reach directly needs the
+        flag ALLOW_SYNCHRONIZED_CPU_ACCESS (else 0x80070032): the lock is then on a copy, which `commit` publishes.
         """
         storage = self._core
         if mode not in (1, 2, 3) or flags not in (0, 1):
             raise WinMLError(E_INVALIDARG, "IWinMLTensor.Lock", f"there is no mode {mode!r} with flags {flags!r}")
         wanted = TensorLockMode(mode)
+        if not storage.is_direct and not flags:
+            raise WinMLError(NOT_SUPPORTED, "IWinMLTensor.Lock", "no direct access: use ALLOW_SYNCHRONIZED_CPU_ACCESS")
         storage.acquire(wanted)
+        if wanted is not _WRITE:
+            storage.fetch()
         return TensorDataLock(storage, wanted)
 
     def _resolve(self, target: ExecutionTarget | None) -> TargetCore:
@@ -160,10 +169,15 @@ class TensorDataLock:
         return self._view
 
     def commit(self) -> None:
-        """Publish a staged write. Host memory has no stage (changes are visible at once): always 0x8007139F."""
+        """Publish what was written so far to memory that the CPU cannot reach; without it `close` discards the changes.
+
+        0x8007139F on a READ lock, and on a direct lock, whose changes are visible anyway.
+        """
         if not self._release.alive:
             raise RuntimeError("TensorDataLock is closed")
-        raise WinMLError(E_NOT_VALID_STATE, "IWinMLTensorDataLock.Commit", "a direct lock has nothing to commit")
+        if self._mode is _READ or self._storage.is_direct:
+            raise WinMLError(E_NOT_VALID_STATE, "IWinMLTensorDataLock.Commit", "a direct lock has nothing to commit")
+        self._storage.publish()
 
     def close(self) -> None:
         """End the access. Closing twice is fine."""
@@ -229,6 +243,7 @@ def copy_region(storage: Storage, starts: tuple[int, ...], extents: tuple[int, .
     box = tuple(slice(start, start + extent) for start, extent in zip(starts, extents, strict=True))
     storage.acquire(_READ)
     try:
+        storage.fetch()
         copy = elements[box].copy()
     finally:
         storage.release(_READ)

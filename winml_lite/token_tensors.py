@@ -38,6 +38,7 @@ def read_tokens(storage: Storage) -> list[int]:
         raise WinMLError(E_INVALIDARG, context, f"token ids are INT32 or INT64, not {storage.data_type.name}")
     storage.acquire(TensorLockMode.READ)
     try:
+        storage.fetch()
         ids: list[int] = storage.array().reshape(-1).tolist()
     finally:
         storage.release(TensorLockMode.READ)

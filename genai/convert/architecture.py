@@ -16,6 +16,7 @@ _GEMMA3_LOCAL_ROPE_BASE = 10000.0
 _GEMMA3_PERIOD = 6  # every sixth layer attends to the whole sequence
 _GEMMA3_27B_LAYERS = 62  # the one size whose attention is scaled by the width per head, not by the head size
 _MAX_LAYERS = 1024
+_MAX_CONTEXT = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,8 @@ def _read(keys: _Keys, source: ModelSource, context_length: int | None) -> Decod
     limit = keys.positive("context_length")
     if context_length is not None and not 1 <= context_length <= limit:
         raise ValueError(f"context_length must be in 1..{limit} for {source.path}, not {context_length}")
+    if (context_length or limit) > _MAX_CONTEXT:
+        raise refuse(source.path, f"a context of {limit} tokens needs giant rotary tables; pass a context_length")
     layers = keys.positive("block_count")
     if layers > _MAX_LAYERS:
         raise invalid(source.path, f"{layers} layers are implausible")

@@ -53,9 +53,12 @@ def write_model_config(
     """Write `genai_config.json`, and `generation_config.json` with the ids that end generation."""
     endings = list(vocabulary.end_of_generation)
     padding = vocabulary.padding if vocabulary.padding is not None else (endings[0] if endings else 0)
-    bos = vocabulary.bos if vocabulary.bos is not None else padding
+    generation: dict[str, Any] = {"eos_token_id": endings, "pad_token_id": padding}
+    if vocabulary.bos is not None:
+        generation = {"bos_token_id": vocabulary.bos, **generation}
     model = {
-        "bos_token_id": bos,
+        # onnxruntime-genai wants a number here even if the model has no such token.
+        "bos_token_id": vocabulary.bos if vocabulary.bos is not None else padding,
         "eos_token_id": endings,
         "pad_token_id": padding,
         "context_length": architecture.context_length,
@@ -76,7 +79,6 @@ def write_model_config(
         "top_p": 1.0,
     }
     _write_json(folder / "genai_config.json", {"model": model, "search": search}, indent=4)
-    generation = {"bos_token_id": bos, "eos_token_id": endings, "pad_token_id": padding}
     _write_json(folder / "generation_config.json", generation, indent=2)
 
 

@@ -16,6 +16,8 @@ from .architecture import DecoderArchitecture
 from .graph import GraphBuilder
 from .source import Floats, ModelSource
 
+_TABLE_ROWS = 8192  # of a rotary table at a time
+
 
 class OperatorSet(ABC):
     """Norms, activation and attention in one dialect. Declares the graph inputs that its attention needs."""
@@ -99,11 +101,15 @@ class OperatorSet(ABC):
             frequencies = base ** -(np.arange(0, size, 2, dtype=np.float64) / size)
             if self._rope_factors is not None:
                 frequencies /= self._rope_factors
-            angles = np.outer(np.arange(context, dtype=np.float64), frequencies)
-            self._tables[base] = (
-                self._graph.weight(f"rope/{base:g}/cos", angles.shape, np.float32, [np.cos(angles).astype(np.float32)]),
-                self._graph.weight(f"rope/{base:g}/sin", angles.shape, np.float32, [np.sin(angles).astype(np.float32)]),
-            )
+
+            def table(name: str, function: np.ufunc) -> str:
+                pieces = (
+                    np.arange(start, min(start + _TABLE_ROWS, context)) for start in range(0, context, _TABLE_ROWS)
+                )
+                values = (function(np.outer(positions, frequencies)).astype(np.float32) for positions in pieces)
+                return self._graph.weight(f"rope/{base:g}/{name}", (context, size // 2), np.float32, values)
+
+            self._tables[base] = table("cos", np.cos), table("sin", np.sin)
         return self._tables[base]
 
     def _past(self, layer: int) -> tuple[str, str]:

@@ -86,6 +86,7 @@ def read_vocabulary(source: ModelSource, count: int) -> Vocabulary:
         raise invalid(source.path, "a byte-level vocabulary without tokenizer.ggml.merges")
     if not is_bpe and len(scores) < count:
         raise invalid(source.path, "a SentencePiece-type vocabulary without tokenizer.ggml.scores")
+    _check_merges(source, tokens, merges)
     pre = str(source.metadata.get("tokenizer.ggml.pre", "")) if is_bpe else ""
     ids = {name: _token_id(source, name, count) for name in ("bos", "eos", "eot", "eom", "unknown", "padding")}
     adds_bos = _flag(source, "add_bos_token", not is_bpe or pre in ("llama-bpe", "llama3", "llama-v3"))
@@ -108,6 +109,15 @@ def read_vocabulary(source: ModelSource, count: int) -> Vocabulary:
     )
 
 
+def _check_merges(source: ModelSource, tokens: list[str], merges: list[str]) -> None:
+    """Refuse a merge that is not two tokens which together are a third."""
+    known = set(tokens)
+    for merge in merges:
+        left, _, right = merge.partition(" ")
+        if left not in known or right not in known or left + right not in known:
+            raise invalid(source.path, f"the merge {merge!r} does not join two tokens to a third")
+
+
 def _ending_ids(tokens: list[str], named: list[int | None]) -> tuple[int, ...]:
     """Return the first of `named` and then all other ids that end generation."""
     known = {index for index, token in enumerate(tokens) if token in _END_OF_GENERATION}
@@ -122,6 +132,7 @@ def _chat_templates(source: ModelSource) -> dict[str, str]:
     for key in source.metadata:
         value = source.metadata[key] if key.startswith(prefix) else None
         if isinstance(value, str):
+            _check_text(source, key, value)
             templates[key[len(prefix) + 1 :] or "default"] = value
     return templates
 
@@ -131,9 +142,14 @@ def _texts(source: ModelSource, key: str) -> list[str]:
     if not isinstance(value, list):
         raise invalid(source.path, f"tokenizer.ggml.{key} is not a list of strings")
     for text in value:
-        if not text.isascii() and text != text.encode("utf-8", "replace").decode("utf-8"):
-            raise invalid(source.path, f"tokenizer.ggml.{key} has an entry that is not UTF-8")
+        _check_text(source, f"tokenizer.ggml.{key}", text)
     return value
+
+
+def _check_text(source: ModelSource, key: str, text: str) -> None:
+    """Refuse bytes that are not UTF-8, which the reader keeps as surrogates."""
+    if not text.isascii() and text != text.encode("utf-8", "replace").decode("utf-8"):
+        raise invalid(source.path, f"{key} has text that is not UTF-8")
 
 
 def _numbers(source: ModelSource, key: str) -> list[float]:

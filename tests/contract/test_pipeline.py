@@ -344,6 +344,14 @@ def test_feedback_does_not_depend_on_the_callers_output_tensor(
     assert mine.to_numpy().tolist() == [3]
 
 
+def test_feedback_does_not_depend_on_a_produced_output(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    stage, pipeline = counter(runtime, files.onnx("inc"))
+    pipeline.run()
+    stage.output(0).fill(100)
+    pipeline.run()
+    assert result(stage) == [3]
+
+
 def test_feedback_between_two_stages(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     builder = runtime.create_pipeline_builder()
     model = runtime.load_model(files.onnx("inc"))

@@ -418,6 +418,28 @@ def test_r118_the_same_prompt_after_reset(runtime: Runtime, files: ModelFiles, l
     assert np.allclose(logits(stage), first, atol=1e-4)
 
 
+def test_produced_logits_stay_readable_after_reset(runtime: Runtime, files: ModelFiles, llama_engine: str) -> None:
+    stage, pipeline = decoder(runtime, files)
+    feed(stage, pipeline, runtime, 1, 2, 3)
+    kept, before = stage.output(0), logits(stage)
+    pipeline.reset()
+    assert np.array_equal(logits(stage), before)
+    feed(stage, pipeline, runtime, 2)
+    assert np.array_equal(kept.to_numpy()[-1], before)
+
+
+def test_a_failed_run_of_a_decoder_moves_nothing(runtime: Runtime, files: ModelFiles, llama_engine: str) -> None:
+    stage, pipeline = decoder(runtime, files, hint=4)
+    feed(stage, pipeline, runtime, 1, 2)
+    with failing(0x8000000B):
+        feed(stage, pipeline, runtime, 1, 2, 3)
+    with failing(0x8007139F):
+        stage.output(0)
+    assert stage.sequence_position == 2
+    feed(stage, pipeline, runtime, 3, 4)
+    assert stage.sequence_position == 4
+
+
 def test_r119_a_decoder_has_one_output(runtime: Runtime, files: ModelFiles, llama_engine: str) -> None:
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(files.gguf))

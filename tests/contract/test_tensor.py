@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from fakes.rig import failing
+from fakes.staged import StagedStorage
 from winml_lite import (
     NotSupportedError,
     Runtime,
@@ -476,6 +477,51 @@ def test_t28_a_reader_cannot_write(runtime: Runtime) -> None:
 def test_t28_a_direct_lock_has_nothing_to_commit(runtime: Runtime, mode: TensorLockMode) -> None:
     with runtime.create_tensor(T.INT32, (2,)).lock(mode) as lock, failing(0x8007139F):
         lock.commit()
+
+
+def staged(runtime: Runtime) -> tuple[Tensor, StagedStorage]:
+    """A tensor on memory like that of a device, with the int32 values 5 and 6."""
+    storage = StagedStorage(np.array([5, 6], np.int32).tobytes(), T.INT32, (2,))
+    return Tensor(storage, runtime.underlying_object), storage
+
+
+SYNCHRONIZED = TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS
+
+
+@pytest.mark.parametrize("mode", [READ, WRITE, READ_WRITE])
+def test_t29_staged_memory_has_no_direct_access(runtime: Runtime, mode: TensorLockMode) -> None:
+    with failing(0x80070032):
+        staged(runtime)[0].lock(mode)
+
+
+def test_t29_reading_staged_memory(runtime: Runtime) -> None:
+    tensor, _ = staged(runtime)
+    with tensor.lock(READ, SYNCHRONIZED) as lock:
+        assert np.frombuffer(bytes(lock.data()), np.int32).tolist() == [5, 6]
+        with failing(0x8007139F):
+            lock.commit()
+    assert tensor.to_numpy().tolist() == [5, 6]
+    assert tensor.region((1,), (1,)).to_numpy().tolist() == [6]
+
+
+def test_t29_writing_staged_memory_needs_a_commit(runtime: Runtime) -> None:
+    tensor, _ = staged(runtime)
+    with tensor.lock(READ_WRITE, SYNCHRONIZED) as lock:
+        lock.data()[0] = 9
+    assert tensor.to_numpy().tolist() == [5, 6]
+    with tensor.lock(READ_WRITE, SYNCHRONIZED) as lock:
+        lock.data()[0] = 9
+        lock.commit()
+        lock.data()[4] = 8
+    assert tensor.to_numpy().tolist() == [9, 6]
+
+
+def test_t29_staged_memory_can_be_filled_and_copied(runtime: Runtime) -> None:
+    tensor, storage = staged(runtime)
+    tensor.fill(7)
+    assert storage.memory == np.array([7, 7], np.int32).tobytes()
+    tensor.copy_from(runtime.tensor_from_numpy(np.array([1, 2], np.int32)))
+    assert storage.memory == np.array([1, 2], np.int32).tobytes()
 
 
 @pytest.mark.parametrize("mode", [WRITE, READ_WRITE])

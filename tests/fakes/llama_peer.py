@@ -53,7 +53,9 @@ def tokenize(path: Path, texts: Sequence[str]) -> list[list[int]]:
 @quiet()
 def logits(path: Path, ids: Sequence[int]) -> npt.NDArray[np.float32]:
     """Return the logits of all positions, float32 [len(ids), vocabulary], with a float32 cache and exact attention."""
-    model = llama_cpp.llama_model_load_from_file(str(path).encode(), llama_cpp.llama_model_default_params())
+    loading = llama_cpp.llama_model_default_params()
+    loading.use_extra_bufts = False  # repacked weights: some builds for AMX processors crash on them
+    model = llama_cpp.llama_model_load_from_file(str(path).encode(), loading)
     params = llama_cpp.llama_context_default_params()
     params.n_ctx = params.n_batch = params.n_ubatch = 512
     params.n_threads = params.n_threads_batch = 2

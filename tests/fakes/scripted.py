@@ -24,8 +24,9 @@ from fakes.backend import FakeBackend, FakeExecutor, Script
 from genai import Tokenizer
 from genai.tasks import Tasks, TextGenerationConfiguration, TextGenerationOutputKind, TextGenerationSession
 from models.gguf_writer import write_gguf
+from models.onnx_models import add, save
 from winml_lite import ExecutionTarget, Pipeline, Runtime, Stage, WinMLError
-from winml_lite.native.backend import replaced_backend
+from winml_lite.native.backend import EngineKey, replaced_backend
 
 Row = npt.NDArray[np.float32]
 Logits = Callable[[Sequence[int]], Row]
@@ -278,13 +279,21 @@ class Composed:
 
 @contextmanager
 def composed(
-    folder: Path, logits: Logits = successor, *, capacity: int = 64, chat_template: str | None = None
+    folder: Path,
+    logits: Logits = successor,
+    *,
+    capacity: int = 64,
+    chat_template: str | None = None,
+    engine: EngineKey = "llama",
 ) -> Iterator[Composed]:
-    """Build a pipeline whose stage follows `logits` and has room for `capacity` positions."""
+    """Build a pipeline whose stage, a fake of `engine`, follows `logits` and has room for `capacity` positions."""
     backend = FakeBackend(Script(), logits=logits, vocabulary_size=VOCABULARY_SIZE, declared_capacity=capacity)
-    path = write_gguf(folder / "scripted-stage.gguf", {"general.architecture": "llama"})
+    if engine == "llama":
+        path = write_gguf(folder / "scripted-stage.gguf", {"general.architecture": "llama"})
+    else:
+        path = Path(save(add(), folder / "scripted-stage.onnx"))
     with (
-        replaced_backend("llama", backend),
+        replaced_backend(engine, backend),
         Runtime() as runtime,
         Tokenizer.from_file(write_tokenizer(folder, chat_template)) as tokenizer,
     ):

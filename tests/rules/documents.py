@@ -95,7 +95,7 @@ def run_command(arguments: list[str], given: str) -> tuple[object, str]:
         contextlib.redirect_stderr(said),
     ):
         try:
-            code: object = winml_lite()  # type: ignore[func-returns-value]
+            code: object = winml_lite()
         except SystemExit as stop:
             code = stop.code
     return code or 0, said.getvalue()

@@ -14,11 +14,19 @@ PARAMETERS = 6
 # file -> why it is longer than 300 lines
 LONG_FILES: dict[str, str] = {
     "check.py": "one file, so that it runs from a bare checkout",
+    "models/onnx_models.py": "one small graph after another, each read alone",
 }
 # file:function -> why it is longer than 50 lines
-LONG_FUNCTIONS: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {
+    "models/onnx_models.py:group_query_attention": "one graph, written node by node",
+}
 # file:function -> why it takes more than 6 parameters
-WIDE_FUNCTIONS: dict[str, str] = {}
+WIDE_FUNCTIONS: dict[str, str] = {
+    "cli/convert.py:command": "click hands over one parameter per option",
+    "genai/configuration.py:TextGenerationConfiguration.configure_unified": "the signature of windowsml.tasks",
+    "genai/convert/conversion.py:convert_gguf": "public, keyword-only options",
+    "genai/loading.py:load": "public, keyword-only options",
+}
 
 FILES = ["check.py", *python_files(*SOURCES)]
 Function = ast.FunctionDef | ast.AsyncFunctionDef

@@ -85,7 +85,8 @@ def test_the_engines_do_not_know_each_other(engine: str, other: str) -> None:
 
 
 def test_every_module_says_what_it_is() -> None:
-    assert [name for name in FILES if not ast.get_docstring(tree_of(name))] == []
+    with_code = [name for name in FILES if tree_of(name).body]
+    assert [name for name in with_code if not ast.get_docstring(tree_of(name))] == []
 
 
 def test_every_module_postpones_annotations() -> None:

@@ -119,7 +119,7 @@ def test_two_interruptions_at_the_prompt_leave(model: FakeModel, talk: Talk) -> 
 def test_a_failed_turn_keeps_the_chat(model: FakeModel, talk: Talk) -> None:
     model.answers = [saying(genai.WinMLError(0x8007007A, "chat", "too long")), saying("Red")]
     result = talk("Why?", "And?")
-    assert (result.exit_code, result.stdout) == (0, "\nRed\n")
+    assert (result.exit_code, result.stdout) == (0, "Red\n")
     assert "too long\n(the chat goes on; /reset forgets its history)" in result.stderr
 
 

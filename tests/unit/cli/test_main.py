@@ -18,8 +18,8 @@ try:
     main({arguments!r}, prog_name="winml-lite")
 except SystemExit as end:
     assert end.code == 0, end.code
-print(sorted(name for name in sys.modules if name.split(".")[0] in
-    ("numpy", "onnxruntime", "llama_cpp", "tokenizers", "jinja2", "onnx", "urllib.request", "ssl") or name.startswith("cli.")))
+heavy = "numpy onnxruntime llama_cpp tokenizers jinja2 onnx urllib.request ssl".split()
+print(sorted(name for name in sys.modules if name in heavy or name.startswith("cli.")))
 """
 GROUP = ["cli.failure", "cli.main", "cli.terminal"]
 

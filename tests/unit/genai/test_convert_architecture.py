@@ -71,6 +71,13 @@ def test_the_context_length_cannot_be_raised(tmp_path: Path) -> None:
         architecture_of(tmp_path, gguf_models.random_model(), context_length=513)
 
 
+def test_a_giant_context_must_be_lowered(tmp_path: Path) -> None:
+    giant: dict[str, object] = {"llama.context_length": (1 << 31) - 1}
+    code, message = refusal_of(tmp_path, giant)
+    assert code == NOT_SUPPORTED and "context_length" in message
+    assert architecture_of(tmp_path, gguf_models.random_model(), giant, context_length=64).context_length == 64
+
+
 def test_an_unknown_architecture_is_refused_by_name(tmp_path: Path) -> None:
     code, message = refusal_of(tmp_path, {"general.architecture": "mamba"})
     assert code == NOT_SUPPORTED and "'mamba'" in message and "'llama'" in message

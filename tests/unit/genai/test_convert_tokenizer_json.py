@@ -133,6 +133,9 @@ def test_an_unknown_splitting_rule_is_refused_by_name(tmp_path: Path) -> None:
     [
         (SMALL_SPM, {"tokenizer.ggml.scores": None}),
         (vocabulary_metadata(BPE), {"tokenizer.ggml.merges": None}),
+        (vocabulary_metadata(BPE), {"tokenizer.ggml.merges": ["a"]}),
+        (vocabulary_metadata(BPE), {"tokenizer.ggml.merges": ["q x"]}),
+        (SMALL_SPM, {"tokenizer.chat_template": "\udcff"}),
         (SMALL_SPM, {"tokenizer.ggml.tokens": [f"{i}\udcff" for i in range(9)]}),
     ],
 )

@@ -105,9 +105,7 @@ def test_a_later_piece_counts_from_its_position(runtime: Runtime, fake: Script, 
 
 
 @pytest.mark.parametrize("inputs", [("ids",), ("ids", "mask"), ("ids", "positions")])
-def test_missing_inputs_are_left_alone(
-    runtime: Runtime, fake: Script, tmp_path: Path, inputs: Sequence[str]
-) -> None:
+def test_missing_inputs_are_left_alone(runtime: Runtime, fake: Script, tmp_path: Path, inputs: Sequence[str]) -> None:
     feed = prepared(runtime, telling_graph(tmp_path, inputs))
     row = feed.run([5, 6], 0)
     assert row.tolist() == [6.0, 1.0 if "positions" in inputs else 0.0, 2.0 if "mask" in inputs else 0.0]
@@ -160,9 +158,7 @@ def test_a_mask_that_is_not_integer_is_refused(runtime: Runtime, fake: Script, t
     assert "attention_mask" in str(caught.value)
 
 
-def test_a_chunk_is_128_tokens_and_one_where_the_shape_is_fixed(
-    runtime: Runtime, fake: Script, tmp_path: Path
-) -> None:
+def test_a_chunk_is_128_tokens_and_one_where_the_shape_is_fixed(runtime: Runtime, fake: Script, tmp_path: Path) -> None:
     assert feed_of(runtime, telling_graph(tmp_path, ("ids",)))[0].chunk == CHUNK == 128
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(tmp_path / "telling.onnx"))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fakes.rig import failing
-from fakes.scripted import A, B, BOS, C, D, EOS, ScriptedDecoder, ScriptedTokenizer, saying, successor
+from fakes.scripted import BOS, EOS, A, B, C, D, ScriptedDecoder, ScriptedTokenizer, saying, successor
 from genai import (
     CancellationSource,
     LanguageModel,

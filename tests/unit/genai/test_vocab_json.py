@@ -33,9 +33,9 @@ def test_byte_level_pieces_are_the_bytes(tmp_path: Path) -> None:
 def test_added_tokens_of_a_byte_level_vocabulary_stand_for_themselves(tmp_path: Path) -> None:
     path = byte_level(tmp_path) / "tokenizer.json"
     tokenizer = Tokenizer.from_file(str(path))
-    tokenizer.add_tokens(["é", "日本"])
+    tokenizer.add_tokens(["éé", "日本"])
     tokenizer.save(str(path))
-    assert pieces(opened(tmp_path), 264, 265, 267, 268) == [b"<|im_end|>", b"<think>", "é".encode(), "日本".encode()]
+    assert pieces(opened(tmp_path), 264, 265, 267, 268) == [b"<|im_end|>", b"<think>", "éé".encode(), "日本".encode()]
 
 
 def test_sentence_piece_pieces_have_spaces_and_bytes(tmp_path: Path) -> None:

@@ -119,9 +119,15 @@ def _check_numbers(header: _Header) -> None:
     scaling = header.values.get(header.prefix + "rope.scaling.type")
     if isinstance(scaling, str) and scaling not in _ROPE_SCALINGS:
         header.refuse(f"rope.scaling.type is {scaling!r}, not one of {', '.join(_ROPE_SCALINGS)}")
-    for dimensions in header.counts("rope.dimension_count", 0, _MAX_HEADS):
-        if dimensions % 2:
-            header.refuse(f"rope.dimension_count is {dimensions}, not an even number")
+    head_size = header.count("attention.key_length", 1, _MAX_HEADS)
+    heads = header.counts("attention.head_count", 0, _MAX_HEADS)
+    if not head_size and len(heads) == 1 and heads[0]:
+        head_size = header.count("embedding_length", 1, _INT32_MAX) // heads[0]
+    window_head_size = header.count("attention.key_length_swa", 1, _MAX_HEADS) or head_size
+    for key, size in (("rope.dimension_count", head_size), ("rope.dimension_count_swa", window_head_size)):
+        for dimensions in header.counts(key, 0, size or _MAX_HEADS):
+            if dimensions % 2:
+                header.refuse(f"{header.prefix}{key} is {dimensions}, not an even number")
 
 
 def _check_vocabulary(header: _Header) -> None:

@@ -96,5 +96,5 @@ class PreparedCall:
 
 def _empty(slots: list[OutputSlots], state: RunState) -> None:
     """Finalizer of a call. Memory that a running thread uses is left alone."""
-    if not state.running:
+    if not state.is_elsewhere:
         slots[0].empty()

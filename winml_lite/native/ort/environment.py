@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import logging
+import threading
 import time
 import weakref
 from collections.abc import Callable
@@ -43,11 +44,17 @@ class RunState:
     __slots__ = ("__weakref__", "leaving", "run_options", "running")
 
     def __init__(self) -> None:
-        self.running = False
+        self.running = 0
+        """Identifier of the thread that is in a run; 0 when none is."""
         self.leaving = False
         """The interpreter is about to end: a stopped run must not return to its caller any more."""
         self.run_options = 0
         _run_states.add(self)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether another thread is in a run. (An interrupted run of this thread may have left its mark.)"""
+        return self.running not in (0, threading.get_ident())
 
 
 _run_states: weakref.WeakSet[RunState] = weakref.WeakSet()
@@ -55,18 +62,18 @@ _run_states: weakref.WeakSet[RunState] = weakref.WeakSet()
 
 def _stop_runs() -> None:
     """Stop the runs of daemon threads: what they use is freed next."""
-    running = [state for state in list(_run_states) if state.running]
+    running = [state for state in list(_run_states) if state.is_elsewhere]
     for state in running:
         state.leaving = True
         api.RunOptionsSetTerminate(state.run_options)
     latest = time.monotonic() + _LONGEST_STOP_SECONDS
-    while any(state.running for state in running) and time.monotonic() < latest:
+    while any(state.is_elsewhere for state in running) and time.monotonic() < latest:
         time.sleep(0.005)
 
 
 def release_session(state: RunState, session: int) -> None:
     """Free a session, unless a run could not be stopped at interpreter exit; then its memory goes with the process."""
-    if not state.running:
+    if not state.is_elsewhere:
         api.ReleaseSession(session)
 
 

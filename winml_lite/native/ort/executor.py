@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from threading import get_ident
 
 from ...errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, WinMLError
 from ...files.artifact import OnnxArtifact
@@ -117,11 +118,11 @@ class OrtExecutor:
         if self._taken:
             self._taken.clear()
         run_state = self._run_state
-        run_state.running = True
         try:
+            run_state.running = get_ident()
             status = self._invoke()
         finally:
-            run_state.running = False
+            run_state.running = 0
         if status or call.stopped:
             self._end_badly(status)
         if state is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from ...errors import E_BOUNDS, E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
 from ...storage import Storage, allocate, byte_size
@@ -18,6 +19,17 @@ from .environment import RunState
 from .pairs import StatePair
 from .slots import OutputSlots
 from .values import has_whole_bytes, own_value, size_in_bytes, storage_of, truncated, value_descriptor, value_of
+
+Value = Storage | int
+"""What a pair holds: a storage, or a value of the engine that belongs to the state; 0 is nothing."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """The values of all pairs and the position that they are for; replaced as a whole, so no interruption tears it."""
+
+    values: list[Value]
+    position: int = 0
 
 
 class ManagedState:
@@ -35,8 +47,8 @@ class ManagedState:
         extents = [pair.fixed_extent for pair in pairs if pair.fixed_extent is not None]
         self._declared = min(extents) if len(extents) == len(pairs) else None
         self._capacity = capacity if self._declared is None else self._declared
-        self._position = 0
         self._step = 0
+        """Positions of a run that is not committed yet."""
         self._used: dict[str, int] = {}
         """Extents of the free dimensions that the present values were made with, by symbol."""
         self._row_bytes: list[int] = [0] * len(pairs)
@@ -45,17 +57,15 @@ class ManagedState:
         self._moving: list[int] = []
         self._growing: list[int] = []
         self._places: list[int] = []
-        # A value belongs to the storage in `_owners` or, where that is None, to this object.
-        self._pointers: list[int] = [0] * len(pairs)
-        self._owners: list[Storage | None] = [None] * len(pairs)
-        weakref.finalize(self, _release, self._pointers, self._owners, run)
+        self._held = [_Held([0] * len(pairs))]  # one element; a list because the finalizer must see the present one
+        weakref.finalize(self, _release, self._held, run)
         self._sort()
 
     # backend.Sequence
 
     @property
     def position(self) -> int:
-        return self._position
+        return self._held[0].position
 
     @property
     def capacity(self) -> int:
@@ -66,19 +76,19 @@ class ManagedState:
         return self._declared
 
     def rewind(self, position: int) -> None:
-        if position > self._position:
+        if position > self.position:
             raise WinMLError(
-                E_INVALIDARG, "IWinMLStage.RewindTo", f"position {position} is beyond the present {self._position}"
+                E_INVALIDARG, "IWinMLStage.RewindTo", f"position {position} is beyond the present {self.position}"
             )
         if position == 0:
             self._restart()
-        elif position < self._position:
+        elif position < self.position:
             if not all(has_whole_bytes(self.pairs[index].data_type) for index in self._growing):
                 raise NotSupportedError(NOT_SUPPORTED, "IWinMLStage.RewindTo", "state of 4-bit elements cannot be cut")
+            values = self._held[0].values.copy()
             for index in self._growing:
-                self._own(index, truncated(self.storage(index), self.pairs[index].axis, position))
-            self._position = position
-            self.stale = True
+                values[index] = truncated(self.storage(index), self.pairs[index].axis, position)
+            self._replace(values, position)
 
     def set_capacity(self, capacity: int) -> None:
         context = "IWinMLStage.SetSequenceCapacity"
@@ -86,11 +96,9 @@ class ManagedState:
             return
         if self._declared is not None:
             raise NotSupportedError(NOT_SUPPORTED, context, f"the model fixes the capacity at {self._declared}")
-        if capacity < self._position:
-            raise WinMLError(E_INVALIDARG, context, f"{self._position} positions are in use, {capacity} is less")
-        self._restart()
-        for index in range(len(self.pairs)):
-            self._free(index)
+        if capacity < self.position:
+            raise WinMLError(E_INVALIDARG, context, f"{self.position} positions are in use, {capacity} is less")
+        self._replace([0] * len(self.pairs), 0)
         self._capacity = capacity
         self._sort()
 
@@ -101,16 +109,17 @@ class ManagedState:
 
     def admit(self, step: int) -> None:
         """Refuse a run of `step` positions that the capacity cannot hold (0x8000000B)."""
-        if self._capacity and self._position + step > self._capacity:
+        position = self._held[0].position
+        if self._capacity and position + step > self._capacity:
             raise WinMLError(
                 E_BOUNDS,
                 "IWinMLPipeline.Run",
-                f"{step} more positions after {self._position} are over the capacity of {self._capacity}",
+                f"{step} more positions after {position} are over the capacity of {self._capacity}",
             )
 
     def start(self, extents: Mapping[str, int]) -> None:
         """Make the start values, with the extents of the bound inputs by symbol; later, check that they still fit."""
-        if self._position > 0:
+        if self.position > 0:
             for symbol, extent in self._used.items():
                 if extents.get(symbol, extent) != extent:
                     raise WinMLError(
@@ -119,32 +128,35 @@ class ManagedState:
                         f"the state was made for {symbol} = {extent}, the inputs have {extents[symbol]}; reset first",
                     )
             return
+        values = self._held[0].values.copy()
         for index, pair in enumerate(self.pairs):
             shape = pair.shape(extents, self._capacity if self._shared[index] else 0)
-            owner = self._owners[index]
-            if owner is None or owner.shape != shape:
-                self._own(index, allocate(pair.data_type, shape))
-                self.stale = True
+            value = values[index]
+            if isinstance(value, int) or value.shape != shape:
+                values[index] = allocate(pair.data_type, shape)
             self._row_bytes[index] = byte_size(pair.data_type, (*shape[: pair.axis], *shape[pair.axis + 1 :]))
             self._used.update((d, extents.get(d, 1)) for d in pair.free_symbols)
+        if values != self._held[0].values:
+            self._replace(values, 0)
 
     def placed(self, output: int) -> int | None:
         """The value that the present of a shared pair goes to; None when the engine makes a new one."""
         index = self.outputs[output]
-        return self._pointers[index] if self._shared[index] else None
+        return _pointer(self._held[0].values[index]) if self._shared[index] else None
 
     def place(self, input_values: ctypes.Array[ctypes.c_void_p], slots: OutputSlots) -> None:
         """Put the pasts into the input array and remember where the presents will be."""
-        for pair, pointer in zip(self.pairs, self._pointers, strict=True):
-            input_values[pair.input] = pointer
+        for pair, value in zip(self.pairs, self._held[0].values, strict=True):
+            input_values[pair.input] = _pointer(value)
         self._places = [slots.place[pair.output] for pair in self.pairs]
         self.stale = False
 
     def measure(self, slots: OutputSlots, step: int) -> None:
         """Find out by how many positions a run advanced: what growing pairs grew by, else the tokens of the run."""
         growth: int | None = None
+        position = self._held[0].position
         for index in self._growing:
-            grown = self._length(index, slots.value(self._places[index])) - self._position
+            grown = self._length(index, slots.value(self._places[index])) - position
             if growth is not None and grown != growth:
                 name = self.pairs[index].name
                 raise WinMLError(
@@ -161,30 +173,31 @@ class ManagedState:
         self, slots: OutputSlots, taken: Mapping[int, Storage], input_values: ctypes.Array[ctypes.c_void_p]
     ) -> None:
         """Make the presents of the last run the pasts of the next."""
-        self._position += self._step
+        held = self._held[0]
+        if self._moving:
+            values = held.values.copy()
+            for index in self._moving:
+                values[index] = taken.get(self.pairs[index].output) or slots.take(self._places[index])
+            self._replace(values, held.position + self._step)
+            for index in self._moving:
+                input_values[self.pairs[index].input] = _pointer(values[index])
+            self.stale = False
+        else:
+            held.position += self._step
         self._step = 0
-        for index in self._moving:
-            pair = self.pairs[index]
-            storage = taken.get(pair.output)
-            if storage is not None:
-                self._own(index, storage)
-            else:
-                self._free(index)
-                self._pointers[index] = slots.take(self._places[index])
-            input_values[pair.input] = self._pointers[index]
 
     def discard(self) -> None:
         self._step = 0
 
     def storage(self, index: int) -> Storage:
         """The present value of a pair as a storage; of a shared pair a copy of the part in use."""
-        owner = self._owners[index]
-        if owner is None:
-            owner = storage_of(own_value(self._pointers[index]))
-            self._own(index, owner, free=False)
+        held = self._held[0]
+        value = held.values[index]
+        if isinstance(value, int):
+            value = held.values[index] = storage_of(own_value(value))
         if self._shared[index]:
-            return truncated(owner, self.pairs[index].axis, self._position + self._step)
-        return owner
+            return truncated(value, self.pairs[index].axis, held.position + self._step)
+        return value
 
     # Inside
 
@@ -207,27 +220,30 @@ class ManagedState:
             return size_in_bytes(value) // row
         return value_descriptor(value)[1][pair.axis]
 
-    def _own(self, index: int, storage: Storage, free: bool = True) -> None:
-        if free:
-            self._free(index)
-        self._owners[index] = storage
-        self._pointers[index] = value_of(storage)
-
-    def _free(self, index: int) -> None:
-        pointer, owner = self._pointers[index], self._owners[index]
-        self._pointers[index], self._owners[index] = 0, None
-        if pointer and owner is None:
-            api.ReleaseValue(pointer)
-
     def _restart(self) -> None:
+        """Drop the state; shared buffers stay, for they are as large as ever."""
+        values = self._held[0].values.copy()
         for index in self._moving:
-            self._free(index)
-        self._position = self._step = 0
+            values[index] = 0
+        self._replace(values, 0)
+        self._step = 0
+
+    def _replace(self, values: list[Value], position: int) -> None:
         self.stale = True
+        before, after = self._held[0], _Held(values, position)
+        self._held[0] = after
+        for old, new in zip(before.values, values, strict=True):
+            if isinstance(old, int) and old and old != new:
+                api.ReleaseValue(old)
 
 
-def _release(pointers: list[int], owners: list[Storage | None], run: RunState) -> None:
-    if not run.running:
-        for pointer, owner in zip(pointers, owners, strict=True):
-            if pointer and owner is None:
-                api.ReleaseValue(pointer)
+def _pointer(value: Value) -> int:
+    return value if isinstance(value, int) else value_of(value)
+
+
+def _release(held: list[_Held], run: RunState) -> None:
+    """Finalizer of a state."""
+    if not run.is_elsewhere:
+        for value in held[0].values:
+            if isinstance(value, int) and value:
+                api.ReleaseValue(value)

@@ -1,0 +1,294 @@
+"""The command on the tiny models, in its own process, as a user and as a script would run it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from models.recipes import SENTENCE, random_gguf, scripted_gguf, scripted_onnx
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = [sys.executable, "-c", "from cli.main import main; main(prog_name='winml-lite')"]
+QUESTION = "What is the capital of France?"
+LONG = ["--raw", "-n", "19000", "--context-length", "20000", "Once"]
+
+pytestmark = pytest.mark.real
+needs_llama = pytest.mark.skipif(
+    importlib.util.find_spec("llama_cpp") is None, reason="a GGUF model: llama-cpp-python is not installed"
+)
+needs_posix = pytest.mark.skipif(os.name == "nt", reason="signals and terminals of POSIX")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The models, built once."""
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("WINML_LITE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name in ("PYTHONUTF8", "PYTHONIOENCODING"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "home"
+
+
+def run(*arguments: str | Path, given: str | None = None, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [*PROGRAM, *map(str, arguments)],
+        input=given.encode() if given is not None else None,
+        stdin=None if given is not None else subprocess.DEVNULL,
+        capture_output=True,
+        env={**os.environ, **environment},
+        timeout=120,
+    )
+
+
+def start(*arguments: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([*PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, **streams)
+
+
+@needs_llama
+def test_s_cli_03_generate_from_gguf(folder: Path) -> None:
+    file = scripted_gguf(folder)
+    done = run("generate", "-m", file, QUESTION)
+    assert (done.returncode, done.stdout.decode()) == (0, SENTENCE + "\n")
+    assert done.stderr.decode() == f"scripted on llama.cpp: {file}\n"
+
+
+@pytest.mark.parametrize("operators", ["plain", "std", "gqa"])
+def test_generate_from_onnx(folder: Path, operators: str) -> None:
+    done = run("generate", "-m", scripted_onnx(folder, operators), QUESTION)
+    assert (done.returncode, done.stdout.decode()) == (0, SENTENCE + "\n")
+    assert b"on ONNX Runtime: " in done.stderr
+
+
+def test_s_cli_04_quiet_means_an_empty_standard_error(folder: Path) -> None:
+    assert run("generate", "-q", "-m", scripted_onnx(folder), QUESTION).stderr == b""
+
+
+def test_generate_reads_a_pipe(folder: Path) -> None:
+    assert run("generate", "-m", scripted_onnx(folder), given=QUESTION + "\n").stdout.decode() == SENTENCE + "\n"
+
+
+def test_generate_as_json(folder: Path) -> None:
+    record = json.loads(run("generate", "-m", scripted_onnx(folder), "--json", QUESTION).stdout)
+    assert (record["text"], record["finish_reason"], record["engine"]) == (SENTENCE, "eos_token", "ONNX Runtime")
+
+
+def test_a_stop_text(folder: Path) -> None:
+    done = run("generate", "-q", "-m", scripted_onnx(folder), "--stop", " city with", QUESTION)
+    assert done.stdout.decode() == "Paris is the capital of France, a\n"
+
+
+def test_s_cli_01_the_locale_c_changes_nothing(folder: Path) -> None:
+    environment = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    done = run("generate", "-m", scripted_onnx(folder), QUESTION, **environment)
+    assert (done.returncode, done.stdout.decode()) == (0, SENTENCE + "\n")
+
+
+def test_s_cli_01_an_encoding_without_the_character(folder: Path) -> None:
+    done = run("generate", "-m", scripted_onnx(folder), QUESTION, PYTHONIOENCODING="ascii")
+    assert (done.returncode, done.stdout.decode()) == (0, SENTENCE.replace("é", "?") + "\n")
+
+
+@needs_llama
+def test_chat_in_a_pipe(folder: Path) -> None:
+    done = run("chat", "-q", "-m", scripted_gguf(folder), given=f"{QUESTION}\n\nAnd again?\n")
+    assert (done.returncode, done.stdout.decode(), done.stderr) == (0, f"{SENTENCE}\n{SENTENCE}\n", b"")
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    done = run("generate", "-m", tmp_path / "absent.gguf", QUESTION)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert done.stderr.decode().count("\n") == 1
+    assert b"absent.gguf" in done.stderr
+
+
+def test_an_unknown_name() -> None:
+    done = run("generate", "-m", "smolm2", QUESTION)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert b"did you mean 'smollm2'?" in done.stderr
+
+
+def test_a_name_that_is_not_there_and_offline() -> None:
+    done = run("generate", "-m", "gemma3-270m", "--offline", QUESTION)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert b"winml-lite models pull gemma3-270m" in done.stderr
+
+
+def test_a_file_that_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "wrong.gguf").write_bytes(b"GGUF" + b"\xff" * 100)
+    done = run("generate", "-m", tmp_path / "wrong.gguf", QUESTION)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert b"wrong.gguf" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@needs_posix
+@needs_llama
+def test_an_interruption_ends_with_130(folder: Path) -> None:
+    with start("generate", "-m", random_gguf(folder), *LONG, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(30) == 130
+        assert process.stderr.read().endswith(b"\ninterrupted\n")
+
+
+@needs_posix
+@needs_llama
+def test_a_reader_that_leaves_ends_it_quietly(folder: Path) -> None:
+    command = start("generate", "-q", "-m", random_gguf(folder), *LONG, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with command as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.wait(30) == 141
+        assert process.stderr.read() == b""
+
+
+@needs_posix
+@needs_llama
+def test_s_cli_02_an_interruption_at_a_terminal_keeps_the_chat(folder: Path) -> None:
+    terminal = Terminal("chat", "-m", random_gguf(folder), "-n", "19000", "--context-length", "20000")
+    terminal.wait_for("> ")
+    terminal.type("hello\n")
+    time.sleep(0.5)
+    terminal.type("\x03")
+    terminal.wait_for("(stopped)")
+    terminal.wait_for("> ")
+    terminal.type("/help\n")
+    terminal.wait_for("/reset")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+
+
+class Terminal:
+    """A chat at a pseudo terminal."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        import pty
+
+        own, other = pty.openpty()
+        environment = {**os.environ, "TERM": "dumb"}
+        command = [*PROGRAM, *map(str, arguments)]
+        self._process = subprocess.Popen(
+            command, stdin=other, stdout=other, stderr=other, env=environment, start_new_session=True, preexec_fn=_own
+        )
+        os.close(other)
+        self._own = own
+        self._seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._own, text.encode())
+
+    def wait_for(self, text: str) -> None:
+        """Read until `text` appears; what comes before it is forgotten."""
+        end = time.monotonic() + 60
+        while text not in self._seen:
+            assert time.monotonic() < end, self._seen
+            self._seen += os.read(self._own, 65536).decode(errors="replace")
+        self._seen = self._seen.partition(text)[2]
+
+    def exit_code(self) -> int:
+        code = self._process.wait(30)
+        os.close(self._own)
+        return code
+
+
+def _own() -> None:
+    """Make the terminal the controlling one, so that Ctrl-C becomes a signal."""
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+@needs_llama
+def test_tokens_there_and_back(folder: Path) -> None:
+    file = scripted_gguf(folder)
+    record = json.loads(run("tokens", "-m", file, "--json", "--no-special", SENTENCE).stdout)
+    assert "".join(record["pieces"]) == SENTENCE.replace("é", "\\xc3\\xa9")
+    ids = " ".join(map(str, record["ids"]))
+    assert run("tokens", "-m", file, "--decode", ids).stdout.decode() == SENTENCE + "\n"
+
+
+def test_tokens_of_a_folder(folder: Path) -> None:
+    done = run("tokens", "-m", scripted_onnx(folder), "Paris")
+    assert done.stdout.decode().split()[1:] == ["'Paris'"]
+    assert done.stderr == b"1 tokens\n"
+
+
+def test_tokens_that_are_no_numbers(folder: Path) -> None:
+    assert run("tokens", "-m", scripted_onnx(folder), "--decode", "1 x").returncode == 2
+
+
+def test_show_describes_a_gguf(folder: Path) -> None:
+    record = json.loads(run("show", scripted_gguf(folder), "--json").stdout)
+    assert (record["name"], record["architecture"], record["format"]) == ("scripted", "llama", "GGUF 3")
+    assert record["metadata"]["llama.context_length"] == 512
+    assert [engine["name"] for engine in record["engines"]] == ["ONNX Runtime", "llama.cpp"]
+
+
+def test_show_describes_a_folder(folder: Path) -> None:
+    record = json.loads(run("show", scripted_onnx(folder), "--json").stdout)
+    assert "input_ids" in [port["name"] for port in record["files"][0]["inputs"]]
+    assert record["tokenizer"]["chat_template"]
+
+
+def test_show_prints_for_people(folder: Path) -> None:
+    lines = run("show", scripted_onnx(folder)).stdout.decode().splitlines()
+    assert lines[0].split() == ["name", scripted_onnx(folder).name]
+    assert any(line.startswith("input          input_ids INT64 [") for line in lines)
+    assert any(line.startswith("engine         ONNX Runtime (.onnx .ort): 1.") for line in lines)
+
+
+def test_show_prints_the_template(folder: Path) -> None:
+    assert b"message" in run("show", scripted_onnx(folder), "--template").stdout
+
+
+def test_convert_makes_a_folder_that_answers(folder: Path, tmp_path: Path) -> None:
+    made = run("convert", scripted_gguf(folder), tmp_path / "made", "--operators", "plain", "--weights", "f32")
+    assert (made.returncode, made.stdout.decode()) == (0, f"{tmp_path / 'made'}\n")
+    assert run("generate", "-q", "-m", tmp_path / "made", QUESTION).stdout.decode() == SENTENCE + "\n"
+    again = run("convert", scripted_gguf(folder), tmp_path / "made")
+    assert (again.returncode, again.stdout) == (2, b"")
+
+
+def test_bench_as_json(folder: Path) -> None:
+    done = run(
+        "bench", "-m", scripted_onnx(folder), "--prompt-tokens", "16", "--new-tokens", "4", "--runs", "1", "--json"
+    )
+    record = json.loads(done.stdout)
+    assert record["prompt_token_count"] == 16
+    assert record["prompt_tokens_per_second"] > 0
+
+
+@pytest.mark.parametrize("engine", ["ort", pytest.param("llama", marks=needs_llama)])
+def test_a_name_of_the_catalog_runs_on_either_engine_and_offline(folder: Path, home: Path, engine: str) -> None:
+    content = scripted_gguf(folder).read_bytes()
+    home.mkdir()
+    (home / "catalog.toml").write_text(
+        f'[[model]]\nname = "tiny"\nfile = "tiny.gguf"\nsize = {len(content)}\nlicence = "MIT"\nchat = true\n'
+        f'sha256 = "{hashlib.sha256(content).hexdigest()}"\n'
+        f"[[model.source]]\npath = '{scripted_gguf(folder)}'\n",
+        encoding="utf-8",
+    )
+    first = run("generate", "-m", "tiny", "--engine", engine, QUESTION)
+    assert (first.returncode, first.stdout.decode()) == (0, SENTENCE + "\n"), first.stderr
+    again = run("generate", "-q", "-m", "tiny", "--engine", engine, "--offline", QUESTION)
+    assert (again.returncode, again.stdout.decode(), again.stderr) == (0, SENTENCE + "\n", b"")

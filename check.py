@@ -62,14 +62,6 @@ class Outcome:
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A named check."""
-
-    name: str
-    run: Callable[[], Outcome]
-
-
 class StepError(Exception):
     """A command inside a step failed; the text is its output."""
 
@@ -239,15 +231,15 @@ def wheel_smoke() -> Outcome:
     return Outcome(True, wheel.name)
 
 
-def planned(fast: bool, ci: bool) -> list[Step]:
-    """The steps, in order of speed."""
-    steps = [
-        Step("format", partial(tool, "ruff", "format", "--check", ".")),
-        Step("lint", partial(tool, "ruff", "check", ".")),
-        Step("types", partial(tool, "mypy", *TYPED)),
-    ]
+def planned(fast: bool, ci: bool) -> dict[str, Callable[[], Outcome]]:
+    """The steps by name, in order of speed."""
+    steps: dict[str, Callable[[], Outcome]] = {
+        "format": partial(tool, "ruff", "format", "--check", "."),
+        "lint": partial(tool, "ruff", "check", "."),
+        "types": partial(tool, "mypy", *TYPED),
+    }
     for tier in FAST_TIERS if fast else TIERS:
-        steps.append(Step(tier, partial(run_tests, sys.executable, f"tests/{tier}", must_run=ci)))
+        steps[tier] = partial(run_tests, sys.executable, f"tests/{tier}", must_run=ci)
     if fast:
         return steps
     running = "{}.{}".format(*sys.version_info[:2])
@@ -255,21 +247,21 @@ def planned(fast: bool, ci: bool) -> list[Step]:
     supported = [line.rsplit(" ", 1)[1] for line in PROJECT["classifiers"] if line.startswith(prefix)]
     for version in supported:
         if version != running:
-            steps.append(Step(f"python {version}", partial(other_interpreter, version)))
-    return [*steps, Step("wheel", wheel_smoke)]
+            steps[f"python {version}"] = partial(other_interpreter, version)
+    return {**steps, "wheel": wheel_smoke}
 
 
-def perform(step: Step) -> Outcome:
+def perform(name: str, run: Callable[[], Outcome]) -> Outcome:
     """Run one step and print its line."""
     if sys.stdout.isatty():
-        print(f"       {step.name}", end="\r", flush=True)
+        print(f"       {name}", end="\r", flush=True)
     start = time.monotonic()
     try:
-        outcome = step.run()
+        outcome = run()
     except StepError as error:
         outcome = Outcome(False, output=str(error))
     seconds = time.monotonic() - start
-    print(f"{'ok' if outcome.ok else 'FAILED':<7}{step.name:<13}{seconds:7.1f} s  {outcome.summary}".rstrip())
+    print(f"{'ok' if outcome.ok else 'FAILED':<7}{name:<13}{seconds:7.1f} s  {outcome.summary}".rstrip())
     for note in outcome.notes:
         print(f"         {note}")
     if not outcome.ok:
@@ -290,18 +282,17 @@ def main() -> int:
     if arguments.fix:
         print(tool("ruff", "check", "--fix", "--quiet", ".").output, end="")
         print(tool("ruff", "format", ".").output, end="")
-    done: list[tuple[Step, Outcome]] = []
-    for step in planned(arguments.fast, arguments.ci):
-        done.append((step, perform(step)))
-        if not done[-1][1].ok:
+    done: dict[str, Outcome] = {}
+    for name, run in planned(arguments.fast, arguments.ci).items():
+        done[name] = perform(name, run)
+        if not done[name].ok:
             break
-    outcomes = [outcome for _, outcome in done]
-    sound = all(outcome.ok for outcome in outcomes)
-    tiers = [step.name for step, outcome in done if step.name in TIERS and outcome.passed]
+    tiers = [name for name, outcome in done.items() if name in TIERS and outcome.passed]
     print(f"test tiers that ran: {', '.join(tiers) or 'none'} (Python {sys.version.split()[0]})")
-    broken = sum(max(1, outcome.failed) for outcome in outcomes if not outcome.ok)
-    print(f"{sum(o.passed for o in outcomes)} passed, {broken} failed, {sum(o.skipped for o in outcomes)} skipped")
-    return 0 if sound else 1
+    passed, skipped = sum(o.passed for o in done.values()), sum(o.skipped for o in done.values())
+    failed = sum(max(1, o.failed) for o in done.values() if not o.ok)
+    print(f"{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

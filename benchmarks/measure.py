@@ -62,6 +62,7 @@ class Plan:
     context_length: int = 1024
 
 
+QUICK_NOTE = "This was a quick run on tiny models: it shows that the benchmarks run, the figures mean nothing."
 QUICK = Plan(chunks=2, steps=4, dropped=1, repeats=2, threads=1, quick=True, context_length=512)
 
 
@@ -137,5 +138,7 @@ def main(measure: Callable[[Plan], Iterable[Row]], description: str | None) -> N
         rows.append(row)
         print(f"{row.measure} / {row.other_side}: {row.ratio:.3f} ({row.met})", file=sys.stderr, flush=True)
     print(table(rows))
+    if plan.quick:
+        print(f"\n{QUICK_NOTE}")
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(row) for row in rows], indent=1), encoding="utf-8")

@@ -13,7 +13,7 @@ import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from .measure import Row, parser, table
+from .measure import QUICK_NOTE, Row, parser, table
 
 BENCHMARKS = ("run_overhead", "sampler", "growth", "startup", "decode", "prompt", "chat_turn", "memory")
 PEERS = ("llama-cpp-python", "onnxruntime", "onnxruntime-genai", "numpy")
@@ -63,6 +63,8 @@ def main() -> int:
     about = machine()
     print("\n".join(f"{name}: {text}" for name, text in about.items()), end="\n\n")
     print(table(rows))
+    if arguments.quick:
+        print(f"\n{QUICK_NOTE}")
     if arguments.json:
         fields = [{**{name: getattr(row, name) for name in Row.__slots__}, "met": row.met} for row in rows]
         arguments.json.write_text(json.dumps({"machine": about, "rows": fields}, indent=1), encoding="utf-8")

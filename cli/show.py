@@ -17,6 +17,7 @@ from .model_files import find_model
 from .options import json_option
 
 _FREE = 0xFFFFFFFFFFFFFFFF
+_FILE_NOT_FOUND = 0x80070002
 _LONGEST_VALUE = 100
 
 
@@ -123,7 +124,7 @@ def _port(name: str, data_type: winml_lite.TensorDataType, shape: tuple[int, ...
 
 
 def _tokenizer(path: Path) -> dict[str, Any]:
-    """Describe the tokenizer; a model without one is no failure, one that cannot be read tells why."""
+    """Describe the tokenizer: nothing for a model without one, the reason for one that cannot be read."""
     try:
         with genai.Tokenizer.from_file(path) as tokenizer:
             return {
@@ -135,7 +136,7 @@ def _tokenizer(path: Path) -> dict[str, Any]:
                 }
             }
     except genai.WinMLError as error:
-        return {"tokenizer_problem": str(error)}
+        return {} if error.hresult == _FILE_NOT_FOUND else {"tokenizer_problem": str(error)}
 
 
 def _lines(record: dict[str, Any]) -> list[str]:
@@ -144,8 +145,9 @@ def _lines(record: dict[str, Any]) -> list[str]:
         if key in record:
             value = record[key]
             lines.append(f"{key:14} {value:,}" if isinstance(value, int) else f"{key:14} {value}")
-    for file in record.get("files", [record]):
-        lines += _file_lines(file)
+    for file in record.get("files", ()):
+        lines += [f"file           {Path(file['path']).name}, {file['format']}", *_file_lines(file)]
+    lines += _file_lines(record)
     tokenizer = record.get("tokenizer")
     if tokenizer is not None:
         template = tokenizer["chat_template"]

@@ -75,7 +75,7 @@ class Candidates:
         self._weights = np.empty(vocabulary_size, np.float32)
 
     def draw(self, row: Row, u: float) -> int:
-        """Return the token that the number `u` in [0, 1) selects, NO_TOKEN when all logits are minus infinity or NaN."""
+        """Return the token that the number `u` in [0, 1) selects, NO_TOKEN when none is above minus infinity."""
         peak = float(row.max())
         if not math.isfinite(peak):
             row = without_special(row)

@@ -96,10 +96,12 @@ def file_sha256(path: Path) -> str:
 
 def _opener(download: Download) -> urllib.request.OpenerDirector:
     context = ssl.create_default_context()
-    if download.ca_file and Path(download.ca_file).is_dir():
-        context.load_verify_locations(capath=download.ca_file)
-    elif download.ca_file:
-        context.load_verify_locations(cafile=download.ca_file)
+    if download.ca_file:
+        place = {"capath" if Path(download.ca_file).is_dir() else "cafile": download.ca_file}
+        try:
+            context.load_verify_locations(**place)
+        except (OSError, ssl.SSLError) as error:
+            raise _failure(download, f"the certificates {download.ca_file} cannot be read: {error}") from error
     proxies = {"http": download.proxy, "https": download.proxy} if download.proxy else None
     return urllib.request.build_opener(
         urllib.request.ProxyHandler(proxies), urllib.request.HTTPSHandler(context=context), _Redirects()

@@ -59,7 +59,7 @@ class ChatTemplate:
             self._template = _compile(source)
         except TemplateSyntaxError as error:
             raise WinMLError(INVALID_DATA, name, f"line {error.lineno}: {error.message}") from error
-        except (SyntaxError, RecursionError, MemoryError, OverflowError, ValueError) as error:
+        except Exception as error:  # Python's compiler has limits of its own, such as the depth of blocks
             raise WinMLError(INVALID_DATA, name, f"the template cannot be compiled: {error}") from error
 
     def render(self, variables: Mapping[str, Any], now: Callable[[], datetime], context: str = "") -> str:

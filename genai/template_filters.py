@@ -25,8 +25,8 @@ def _join(value: Iterable[Any], d: str = "", attribute: str | None = None) -> st
     return as_text(d).join(texts)
 
 
-def _replace(value: Any, old: str, new: str, count: int | None = None) -> str:
-    text = as_text(value)
+def _replace(value: Any, old: Any, new: Any, count: int | None = None) -> str:
+    text, old, new = as_text(value), as_text(old), as_text(new)
     budget().spend(len(text) + text.count(old) * len(new))
     return text.replace(old, new, -1 if count is None else count)
 

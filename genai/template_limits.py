@@ -11,11 +11,14 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from jinja2 import TemplateRuntimeError, Undefined
 
 _TIME_CHECK_EVERY = 64  # charges between two looks at the clock
+ENTRY = 8  # characters that a place in a list counts for
+OBJECT = 64  # characters that a new object in a list counts for
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +27,8 @@ class TemplateLimits:
 
     seconds: float = 2.0
     """Processor time of the rendering thread."""
-    characters: int = 1 << 27
-    """Characters and list entries made on the way, all together."""
+    characters: int = 1 << 26
+    """Characters made on the way, all together; what else takes memory counts as that many characters."""
     rendered: int = 1 << 24
     """Characters of one finished text."""
 
@@ -77,8 +80,15 @@ def budget() -> Budget:
 
 
 def spend_sizes(values: Iterable[Any]) -> None:
-    """Charge for the texts and containers among `values`."""
-    budget().spend(1 + sum(len(value) for value in values if isinstance(value, (str, list, tuple, dict))))
+    """Charge for copies of the texts and containers among `values`."""
+    budget().spend(1 + sum(map(size_of, values)))
+
+
+def size_of(value: Any) -> int:
+    """What a shallow copy of `value` counts for."""
+    if isinstance(value, str):
+        return len(value)
+    return len(value) * ENTRY if isinstance(value, (list, tuple, dict)) else 0
 
 
 def weigh(value: Any) -> int:
@@ -88,17 +98,21 @@ def weigh(value: Any) -> int:
     """
     spend = budget().spend
     weight = 0
-    stack = [(value, 1)]
-    while stack:
-        item, depth = stack.pop()
-        spend()
-        weight += depth
-        if isinstance(item, str):
-            weight += len(item)
-        elif isinstance(item, dict):
-            stack.extend((entry, depth + 1) for pair in dict.items(item) for entry in pair)
-        elif isinstance(item, (list, tuple)):
-            stack.extend((entry, depth + 1) for entry in item)
+    open_: list[Iterator[Any]] = [iter((value,))]
+    while open_:
+        for item in open_[-1]:
+            spend()
+            weight += len(open_)  # indented once more at each depth
+            if isinstance(item, str):
+                weight += len(item)
+            elif isinstance(item, dict):
+                open_.append(chain.from_iterable(dict.items(item)))
+                break
+            elif isinstance(item, (list, tuple)):
+                open_.append(iter(item))
+                break
+        else:
+            open_.pop()
     return weight
 
 
@@ -116,9 +130,10 @@ def as_text(value: Any) -> str:
 
 def as_list(value: Iterable[Any]) -> list[Any]:
     """The items of `value`, charged one by one."""
+    spend = budget().spend
     items = []
     for item in value:
-        budget().spend()
+        spend(OBJECT)
         items.append(item)
     return items
 

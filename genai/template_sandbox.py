@@ -25,17 +25,20 @@ from jinja2.visitor import NodeTransformer
 
 from .template_filters import FILTERS, TESTS
 from .template_limits import (
+    OBJECT,
     TemplateLimitError,
     as_list,
     as_text,
     budget,
     charge_depth,
     check_strip_characters,
+    size_of,
     spend_sizes,
     weigh,
 )
 
 _NUMBER_BITS = 4096  # of an integer that a template may compute
+_FORMAT_LENGTH = 1 << 16  # of the text left of `%`
 
 _ATTRIBUTES: tuple[tuple[type, frozenset[str]], ...] = tuple(
     (kind, frozenset(names.split()))
@@ -68,9 +71,13 @@ def _check_text_method(text: str, name: str, arguments: tuple[Any, ...]) -> tupl
         return (items, *arguments[1:])
     elif name in ("strip", "lstrip", "rstrip") and arguments:
         check_strip_characters(arguments[0])
+    elif name in ("split", "rsplit", "splitlines"):
+        separators = arguments[:1] if arguments and isinstance(arguments[0], str) else _SEPARATORS
+        spend(OBJECT * (1 + sum(text.count(separator) for separator in separators)))
     return arguments
 
 
+_SEPARATORS = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())  # line ends are among them
 _WIDE_FIELD = re.compile(r"%[^a-zA-Z%]*?(\d{4,}|\*)")
 
 
@@ -129,16 +136,16 @@ class SandboxEnvironment(ImmutableSandboxedEnvironment):
         spend = budget().spend
         spend()
         if isinstance(left, str) and operator == "%":
-            if _WIDE_FIELD.search(left):
-                raise TemplateRuntimeError("a format with a width of more than 999 is not allowed")
+            if len(left) > _FORMAT_LENGTH or _WIDE_FIELD.search(left):
+                raise TemplateRuntimeError("a long format, or a width of more than 999, is not allowed")
             right = _as_format_values(right)
             spend(len(left) + left.count("%") * (1000 + weigh(right)))
         elif operator == "+" and isinstance(left, (str, list, tuple)):
             spend_sizes((left, right))
         elif operator == "*" and isinstance(left, (str, list, tuple)) and isinstance(right, int):
-            spend(len(left) * max(right, 0))
+            spend(size_of(left) * max(right, 0))
         elif operator == "*" and isinstance(right, (str, list, tuple)) and isinstance(left, int):
-            spend(len(right) * max(left, 0))
+            spend(size_of(right) * max(left, 0))
         elif operator in ("*", "**") and isinstance(left, int) and isinstance(right, int):
             bits = left.bit_length() * right if operator == "**" else left.bit_length() + right.bit_length()
             if bits > _NUMBER_BITS:

@@ -169,6 +169,7 @@ class TextStream:
     def close(self) -> None:
         """End the generation now; what was not read is never generated."""
         self._operation.end()
+        self._finalizer.detach()
 
     def __enter__(self) -> Self:
         return self

@@ -259,8 +259,15 @@ def group_query_attention(vocabulary_size: int = 16) -> onnx.ModelProto:
         helper.make_node("Cast", ["mask_extent"], ["total_sequence_length"], to=INT32),
         helper.make_node(
             "GroupQueryAttention",
-            ["query", "key", "value", "past_key_values.0.key", "past_key_values.0.value"]
-            + ["seqlens_k", "total_sequence_length"],
+            [
+                "query",
+                "key",
+                "value",
+                "past_key_values.0.key",
+                "past_key_values.0.value",
+                "seqlens_k",
+                "total_sequence_length",
+            ],
             ["attended", "present.0.key", "present.0.value"],
             domain=MICROSOFT,
             num_heads=width // head,

@@ -1,26 +1,23 @@
-"""The busy rule (runtime 12.2): one claim at a time on a pipeline and its stages, and nobody ever waits."""
+"""The busy rule (runtime 12.2): one call at a time on a pipeline and its stages, and nobody ever waits."""
 
 from __future__ import annotations
 
-from .errors import BUSY, WinMLError
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from .errors import BUSY, WinMLError, recast
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _HOLDER = "holder"
 
 
 class Gate:
-    """The lock that a built pipeline shares with its stages, and the outcome of its runs.
+    """What a built pipeline shares with its stages: the right to use them, and the outcome of its runs.
 
-    A claim is a fresh object, entered and left in one `try`/`finally`:
-
-        claim = object()
-        try:
-            gate.enter(claim, "IWinMLPipeline.Run")
-            ...
-        finally:
-            gate.leave(claim)
-
-    `leave` gives back only what this claim took. So a KeyboardInterrupt between any two steps leaves the gate free,
-    which a lock cannot promise: it would be lost between `acquire` and the `try` that releases it.
+    A lock would not do: Ctrl-C can strike after it was acquired and before the `try` that releases it. Here each call
+    makes a claim of its own before the `try`, and gives back only what that claim has taken.
     """
 
     __slots__ = ("_holders", "has_outputs", "run_count")
@@ -32,13 +29,26 @@ class Gate:
         self.has_outputs = False
         """Whether the last run succeeded."""
 
-    def enter(self, claim: object, context: str) -> None:
-        """Take the pipeline, or raise 0x800700AA at once."""
-        if self._holders.setdefault(_HOLDER, claim) is not claim:
-            raise WinMLError(BUSY, context, "the pipeline is in use by another call; wait until it has ended")
+    def hold(self, context: str, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return `work(...)`, done while no other call holds the pipeline; if one does, raise 0x800700AA at once.
 
-    def leave(self, claim: object) -> None:
-        """Give the pipeline back if `claim` holds it."""
+        A failure of `work` becomes the failure of the public call `context`.
+        """
+        claim = object()
+        try:
+            if self._holders.setdefault(_HOLDER, claim) is not claim:
+                raise WinMLError(BUSY, context, "the pipeline is in use by another call; wait until it has ended")
+            return work(*args, **kwargs)
+        except WinMLError as error:
+            raise recast(error, context) from error.__cause__
+        finally:
+            try:
+                self._leave(claim)
+            except KeyboardInterrupt:
+                self._leave(claim)
+                raise
+
+    def _leave(self, claim: object) -> None:
         if self._holders.get(_HOLDER) is claim:
             del self._holders[_HOLDER]
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import CANCELLED, E_INVALIDARG, WinMLError, recast
+from .errors import CANCELLED, E_INVALIDARG, WinMLError
 from .gate import Gate
 from .handles import Closeable
 from .native.backend import StageExecutor
@@ -159,27 +159,12 @@ class Pipeline(Closeable[PipelineCore]):
         core = self._open
         if core is None:
             raise RuntimeError("Pipeline is closed")
-        gate = core.gate
-        claim = object()
-        try:
-            gate.enter(claim, _RUN)
-            core.execute()
-        except WinMLError as error:
-            raise recast(error, _RUN) from error.__cause__
-        finally:
-            gate.leave(claim)
+        core.gate.hold(_RUN, core.execute)
 
     def reset(self) -> None:
         """Drop the state of all stages and the values kept for the next iteration; keep bindings and publications."""
         core = self._core
-        claim = object()
-        try:
-            core.gate.enter(claim, _RESET)
-            core.reset()
-        except WinMLError as error:
-            raise recast(error, _RESET) from error.__cause__
-        finally:
-            core.gate.leave(claim)
+        core.gate.hold(_RESET, core.reset)
 
     def owns(self, stage: Stage) -> bool:
         """Return whether `stage` is one of the stages of this pipeline."""

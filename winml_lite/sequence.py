@@ -117,15 +117,12 @@ def _sequence(core: StageCore, context: str) -> Sequence:
 
 def _change(core: StageCore, context: str, change: Callable[[Sequence], None]) -> None:
     sequence = _sequence(core, context)
-    claim = object()
     try:
-        core.gate.enter(claim, context)
-        change(sequence)
+        core.gate.hold(context, change, sequence)
     except WinMLError as error:
-        kind = NotSupportedError if error.hresult == NOT_SUPPORTED else WinMLError
-        raise recast(error, context, kind) from error.__cause__
-    finally:
-        core.gate.leave(claim)
+        if error.hresult != NOT_SUPPORTED:
+            raise
+        raise recast(error, context, NotSupportedError) from error.__cause__
 
 
 def check_state_options(core: StageCore) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .errors import E_INVALIDARG, E_NOT_VALID_STATE, LOCKED, NOT_FOUND, WinMLError, recast
+from .errors import E_INVALIDARG, E_NOT_VALID_STATE, LOCKED, NOT_FOUND, WinMLError
 from .files.artifact import OnnxArtifact
 from .gate import Gate
 from .model import ModelCore
@@ -120,30 +120,24 @@ class StageCore:
     def bind_input(self, index: int, storage: Storage | None, context: str = "IWinMLStage.BindInput") -> None:
         """Bind an input (None: unbind) until it is bound again."""
         executor = self.executor
-        if executor is None:
-            self.check_index("inputs", index, context)
-            self._check_unfed(index, context)
-            self._record_input(index, storage)
+        if executor is not None:
+            self.gate.hold(context, self._rebind, executor, index, storage, context)
             return
-        gate = self.gate
-        claim = object()
-        try:
-            gate.enter(claim, context)
-            if index >= len(executor.inputs):
-                self.check_index("inputs", index, context)
-            if index in self.fed_inputs:
-                self._check_unfed(index, context)
-            if index in self.seed_inputs:
-                # The pipeline binds this input itself, with the seed in the first iteration.
-                if storage is not None:
-                    check_descriptor(storage, executor.inputs[index], context)
-            else:
-                executor.bind_input(index, storage)
-            self._record_input(index, storage)
-        except WinMLError as error:
-            raise recast(error, context) from error.__cause__
-        finally:
-            gate.leave(claim)
+        self.check_index("inputs", index, context)
+        self._check_unfed(index, context)
+        self._record_input(index, storage)
+
+    def _rebind(self, executor: StageExecutor, index: int, storage: Storage | None, context: str) -> None:
+        if index >= len(executor.inputs):
+            self.check_index("inputs", index, context)
+        if index in self.fed_inputs:
+            self._check_unfed(index, context)
+        if index not in self.seed_inputs:
+            executor.bind_input(index, storage)
+        elif storage is not None:
+            # The pipeline binds this input itself, with the seed in the first iteration.
+            check_descriptor(storage, executor.inputs[index], context)
+        self._record_input(index, storage)
 
     def _check_unfed(self, index: int, context: str) -> None:
         if index in self.fed_inputs:
@@ -177,20 +171,16 @@ class StageCore:
 
     def _publish(self, index: int, publication: Publication | None, context: str) -> None:
         executor = self.executor
-        if executor is None:
-            self.check_index("outputs", index, context)
-            self._record_output(index, publication)
+        if executor is not None:
+            self.gate.hold(context, self._republish, executor, index, publication, context)
             return
-        claim = object()
-        try:
-            self.gate.enter(claim, context)
-            self.check_index("outputs", index, context)
-            self._place_output(executor, index, publication)
-            self._record_output(index, publication)
-        except WinMLError as error:
-            raise recast(error, context) from error.__cause__
-        finally:
-            self.gate.leave(claim)
+        self.check_index("outputs", index, context)
+        self._record_output(index, publication)
+
+    def _republish(self, executor: StageExecutor, index: int, publication: Publication | None, context: str) -> None:
+        self.check_index("outputs", index, context)
+        self._place_output(executor, index, publication)
+        self._record_output(index, publication)
 
     def _record_output(self, index: int, publication: Publication | None) -> None:
         if publication is None:

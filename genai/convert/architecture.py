@@ -1,7 +1,7 @@
 """What a GGUF says about its decoder, as one frozen record: the llama and gemma3 architectures.
 
-Everything that would change the result and is not implemented (scaling of positions, experts, biases, caps) is refused
-by the name of its key or tensor, never ignored. Metadata names are those of llama.cpp. Not here: the graph
+Everything that would change the result and is not implemented (kinds of position scaling, experts, biases, caps) is
+refused by the name of its key or tensor, never ignored. Metadata names are those of llama.cpp. Not here: the graph
 (`decoder.py`).
 """
 
@@ -37,6 +37,8 @@ class DecoderArchitecture:
     norm_epsilon: float
     rope_base: float
     attention_scale: float
+    rope_divisor: float = 1.0
+    """Linear scaling: positions of global layers count as so much less."""
     window: int | None = None
     """How many tokens a local layer sees, itself included; None: there are no local layers."""
     window_period: int = 1
@@ -63,8 +65,9 @@ class DecoderArchitecture:
         """Tell whether a layer attends to the sliding window only."""
         return self.window is not None and (layer + 1) % self.window_period != 0
 
-    def rope_base_of(self, layer: int) -> float:
-        return _GEMMA3_LOCAL_ROPE_BASE if self.is_local(layer) else self.rope_base
+    def rope_of(self, layer: int) -> tuple[float, float]:
+        """Return the base of the rotary frequencies of a layer, and by what all of them are divided."""
+        return (_GEMMA3_LOCAL_ROPE_BASE, 1.0) if self.is_local(layer) else (self.rope_base, self.rope_divisor)
 
     def tensor_shapes(self) -> dict[str, tuple[int, ...]]:
         """Return name and shape of every tensor the architecture consists of."""
@@ -146,6 +149,7 @@ def _read(keys: _Keys, source: ModelSource, context_length: int | None) -> Decod
         norm_epsilon=keys.number("attention.layer_norm_rms_epsilon"),
         rope_base=keys.number("rope.freq_base", 1e6 if is_gemma3 else 10000.0),
         attention_scale=scale_width**-0.5,
+        rope_divisor=keys.linear_rope_scaling(),
         window=keys.positive("attention.sliding_window") if is_gemma3 else None,
         window_period=keys.positive("attention.sliding_window_pattern", _GEMMA3_PERIOD) if is_gemma3 else 1,
         has_rope_factors="rope_freqs.weight" in source,
@@ -158,9 +162,6 @@ class _Keys:
 
     # Keys that may be there with the value that means "off".
     _OFF: Mapping[str, object] = {
-        "rope.scaling.type": "none",
-        "rope.scaling.factor": 1.0,
-        "rope.scale_linear": 1.0,
         "expert_count": 0,
         "expert_used_count": 0,
         "attention.causal": True,
@@ -193,6 +194,17 @@ class _Keys:
         found = self._values.pop(key, value)
         if found != value:
             raise refuse(self._path, f"{self.architecture}.{key} is {found!r}; only {value!r} can be converted here")
+
+    def linear_rope_scaling(self) -> float:
+        """Return the divisor of all positions; other kinds of scaling are refused."""
+        kind = self._values.pop("rope.scaling.type", "linear")
+        if kind not in ("none", "linear"):
+            raise refuse(self._path, f"{self.architecture}.rope.scaling.type is {kind!r}; only 'linear' is known")
+        for key in ("rope.scaling.original_context_length", "rope.scaling.finetuned"):  # for the other kinds
+            self._values.pop(key, None)
+        old_key = self.number("rope.scale_linear", 1.0)
+        factor = self.number("rope.scaling.factor", old_key)
+        return factor if kind == "linear" else 1.0
 
     def kv_heads(self, heads: int) -> int:
         count = self.positive("attention.head_count_kv", heads)

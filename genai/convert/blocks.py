@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from .source import Floats, ModelSource, Rows
+from .source import Floats, ModelSource, Rows, invalid
 
 BLOCK = 32
 MIDDLE = 128
@@ -36,6 +36,14 @@ def _symmetric(values: Bytes, scales: Floats) -> Blocks:
 
 def read_blocks(source: ModelSource, name: str, rows: slice | Rows) -> Blocks:
     """Return some rows of a matrix as 8-bit blocks; the row length must be a multiple of 32."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        blocks = _read_blocks(source, name, rows)
+    if not np.isfinite(blocks.scales).all():
+        raise invalid(source.path, f"{name} has values that are not finite")
+    return blocks
+
+
+def _read_blocks(source: ModelSource, name: str, rows: slice | Rows) -> Blocks:
     kind = source.type_name(name)
     if kind == "Q8_0":
         stored = _split(source, name, rows, 34)

@@ -69,6 +69,7 @@ def convert_gguf(
     with ModelSource(source, progress) as model:
         architecture = read_architecture(model, context_length)
         vocabulary = read_vocabulary(model, architecture.vocabulary_size)
+        model.check_types()
         with _new_folder(target) as partial:
             write_tokenizer(partial, model, vocabulary, architecture.context_length)
             data = ExternalData(partial / f"{MODEL_FILE}.data") if external_data else None

@@ -83,7 +83,9 @@ def _block(parts: _Parts, layer: int, values: tuple[str, str], only_last_row: bo
     )
     mixed = dialect.attention(layer, joined)
     if only_last_row:
-        mixed, stream = (parts.graph.node("Gather", [v, parts.graph.integers(-1)], axis=1) for v in (mixed, stream))
+        last = parts.graph.integers(-1)
+        mixed = parts.graph.node("Gather", [mixed, last], axis=1)
+        stream = parts.graph.node("Gather", [stream, last], axis=1)
     update = matrices.linear(mixed, Matrix(f"{name}attn_output.weight"))
     if architecture.is_gemma3:
         update = dialect.norm(update, f"{name}post_attention_norm.weight")

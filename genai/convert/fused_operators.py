@@ -51,6 +51,7 @@ class FusedOperators(OperatorSet):
         record = self._architecture
         window = record.window if record.is_local(layer) and record.window is not None else -1
         tables = self._rotary_tables(layer)
+        # Since ONNX Runtime 1.24 the window counts the query itself, as llama.cpp does; 1.23 let one more token in.
         return self._graph.nodes(
             "GroupQueryAttention",
             [query, key, value, *self._past(layer), self._last_positions, self._total_length, *tables],

@@ -1,8 +1,7 @@
-"""What every dialect of a decoder must be able to say beside matrix products: norms, activation, attention with a
-cache.
+"""The parts of a decoder that are not matrix products: norms, activation, attention with a cache.
 
-Here: the abstract operator set, and what the dialects share: rotary tables, norm weights, names of the cache. Not
-here: the dialects (`portable_operators.py`, `fused_operators.py`), matrices (`weights.py`), the order of the parts
+Here: the abstract operator set, and what its dialects share: rotary tables, norm weights, names of the cache. Not here:
+the dialects (`portable_operators.py`, `fused_operators.py`), matrices (`weights.py`), the order of parts
 (`decoder.py`).
 """
 
@@ -95,10 +94,10 @@ class OperatorSet(ABC):
 
     def _rotary_tables(self, layer: int) -> tuple[str, str]:
         """Return cosine and sine of every position and frequency, float32 [context length, head_size / 2]."""
-        base = self._architecture.rope_base_of(layer)
+        base, divisor = self._architecture.rope_of(layer)
         if base not in self._tables:
             size, context = self._architecture.head_size, self._architecture.context_length
-            frequencies = base ** -(np.arange(0, size, 2, dtype=np.float64) / size)
+            frequencies = base ** -(np.arange(0, size, 2, dtype=np.float64) / size) / divisor
             if self._rope_factors is not None:
                 frequencies /= self._rope_factors
 

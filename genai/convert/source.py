@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from winml_lite import GgufFile, WinMLError
 
-from ..codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
+from ..codes import E_INVALIDARG, FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
 
 Floats = npt.NDArray[np.float32]
 Rows = npt.NDArray[np.int64]
@@ -24,7 +24,7 @@ Progress = Callable[[int, int], object]
 
 CONTEXT = "convert_gguf"
 _CHUNK_BYTES = 32 << 20  # of float32 values: bounds what is held of a large embedding
-_SHARD_NAME = re.compile(r"-00001-of-(\d{5})\.gguf$", re.IGNORECASE)
+_SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})(\.gguf)$", re.IGNORECASE)
 
 
 def refuse(path: str, message: str) -> WinMLError:
@@ -40,6 +40,9 @@ def invalid(path: str, message: str) -> WinMLError:
 class ModelSource:
     """Metadata and tensors of a GGUF model, with progress by bytes of tensor data."""
 
+    shapes: dict[str, tuple[int, ...]]
+    """Shape of every tensor, in row-major order."""
+
     def __init__(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         self._progress = progress
@@ -48,16 +51,12 @@ class ModelSource:
             self._files = [stack.enter_context(GgufFile(shard)) for shard in _shards(self.path)]
             self._stack = stack.pop_all()
         self._homes = {name: file for file in self._files for name in file.tensors}
+        self.shapes = {name: file.tensors[name].shape for name, file in self._homes.items()}
         self._total = sum(tensor.byte_size for file in self._files for tensor in file.tensors.values())
 
     @property
     def metadata(self) -> Mapping[str, object]:
         return self._files[0].metadata
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Shape of every tensor, in row-major order."""
-        return {name: file.tensors[name].shape for name, file in self._homes.items()}
 
     def __contains__(self, name: str) -> bool:
         return name in self._homes
@@ -81,6 +80,12 @@ class ModelSource:
         for start in range(0, rows, step):
             yield slice(start, min(start + step, rows))
 
+    def check_types(self) -> None:
+        """Decode one row of every storage type, so that a type that cannot be decoded fails before any work is done."""
+        examples = {self.type_name(name): name for name in self._homes}
+        for name in examples.values():
+            self.floats(name, slice(0, 1))
+
     def report(self, name: str) -> None:
         """Count a tensor as done and tell the caller."""
         self._done += self._homes[name].tensors[name].byte_size
@@ -99,8 +104,10 @@ def _shards(path: str) -> list[str]:
     match = _SHARD_NAME.search(path)
     if match is None:
         return [path]
-    stem, count = path[: match.start()], int(match[1])
-    shards = [f"{stem}-{number:05}-of-{match[1]}{path[-5:]}" for number in range(1, count + 1)]
+    stem, count = path[: match.start()], int(match[2])
+    shards = [f"{stem}-{number:05}-of-{match[2]}{match[3]}" for number in range(1, count + 1)]
+    if path != shards[0]:
+        raise WinMLError(E_INVALIDARG, CONTEXT, f"{path} is a later shard of a model; convert the first one")
     for shard in shards[1:]:
         if not os.path.exists(shard):
             raise WinMLError(FILE_NOT_FOUND, CONTEXT, f"{path} is shard 1 of {count}; {shard} is missing")

@@ -63,9 +63,7 @@ class FloatWeights(WeightFormat):
 
     def linear(self, value: str, *matrices: Matrix) -> str:
         rows, columns = self._extent(matrices)
-        floats = [
-            self._source.floats(matrix.name, matrix.order).T.astype(self._dtype, copy=False) for matrix in matrices
-        ]
+        floats = [self._stored(matrix.name, matrix.order).T for matrix in matrices]
         name = "+".join(matrix.name for matrix in matrices)
         self._graph.weight(name, (columns, rows), self._dtype, [np.concatenate(floats, axis=1)])
         for matrix in matrices:
@@ -82,12 +80,17 @@ class FloatWeights(WeightFormat):
 
     def _table(self, name: str) -> str:
         """Store a large matrix piece by piece, in the row order of the file."""
-        chunks = (
-            self._source.floats(name, rows).astype(self._dtype, copy=False) for rows in self._source.row_chunks(name)
-        )
+        chunks = (self._stored(name, rows) for rows in self._source.row_chunks(name))
         self._graph.weight(name, self._source.shapes[name], self._dtype, chunks)
         self._source.report(name)
         return name
+
+    def _stored(self, name: str, rows: slice | Rows | None) -> npt.NDArray[np.floating]:
+        try:
+            with np.errstate(over="raise"):
+                return self._source.floats(name, rows).astype(self._dtype, copy=False)
+        except FloatingPointError:
+            raise refuse(self._source.path, f"{name} has values beyond float16; use weights='f32'") from None
 
     def _widened(self, value: str) -> str:
         return value if self._dtype is np.float32 else self._graph.node("Cast", [value], to=TensorProto.FLOAT)
@@ -100,16 +103,10 @@ class EightBitWeights(WeightFormat):
         return self._multiply(value, self._extent(matrices), self._store(matrices))
 
     def embedding(self, ids: str) -> str:
-        count, width = self._extent([Matrix(EMBEDDING)])
-        self._embedding = self._store([Matrix(EMBEDDING)])
-        shapes = [(count, width), (count, width // BLOCK), (count, width // BLOCK)]
-        rows = [
-            self._graph.alias(name.replace(EMBEDDING, "token_embd.rows"), name, shape)
-            for name, shape in zip(self._embedding, shapes, strict=False)
-        ]
+        self._rows = self._store([Matrix(EMBEDDING)], as_rows=True)
         return self._graph.node(
             "GatherBlockQuantized",
-            [rows[0], ids, *rows[1:]],
+            [self._rows[0], ids, *self._rows[1:]],
             domain=MICROSOFT,
             bits=8,
             block_size=BLOCK,
@@ -121,7 +118,13 @@ class EightBitWeights(WeightFormat):
         if OUTPUT in self._source:
             matrix = Matrix(OUTPUT)
             return self._multiply(value, self._extent([matrix]), self._store([matrix]), output)
-        return self._multiply(value, self._extent([Matrix(EMBEDDING)]), self._embedding, output)
+        rows, columns = self._extent([Matrix(EMBEDDING)])
+        shapes = self._shapes(rows, columns, as_rows=False)
+        blocks = [
+            self._graph.alias(name.replace(EMBEDDING, OUTPUT), name, shape)
+            for name, shape in zip(self._rows, shapes, strict=False)
+        ]
+        return self._multiply(value, (rows, columns), blocks, output)
 
     def _multiply(self, value: str, extent: tuple[int, int], blocks: list[str], output: str = "") -> str:
         return self._graph.node(
@@ -136,14 +139,23 @@ class EightBitWeights(WeightFormat):
             accuracy_level=_ACCURACY_LEVEL,
         )
 
-    def _store(self, matrices: Sequence[Matrix]) -> list[str]:
+    @staticmethod
+    def _shapes(rows: int, columns: int, as_rows: bool) -> tuple[tuple[int, ...], ...]:
+        """Shapes of values, scales and zero points: as a look-up wants them, or as a product does."""
+        count = columns // BLOCK
+        if as_rows:
+            return (rows, columns), (rows, count), (rows, count)
+        return (rows, count, BLOCK), (rows * count,), (rows * count,)
+
+    def _store(self, matrices: Sequence[Matrix], *, as_rows: bool = False) -> list[str]:
         """Store matrices as one; return the names of values, scales and, unless all are 128, zero points."""
         rows, columns = self._extent(matrices)
-        name, count = "+".join(matrix.name for matrix in matrices), columns // BLOCK
+        name = "+".join(matrix.name for matrix in matrices)
         if columns % BLOCK:
             raise refuse(
                 self._source.path, f"{name} has {columns} columns, not a multiple of {BLOCK}; use weights='f16'"
             )
+        shapes = self._shapes(rows, columns, as_rows)
         scales: list[npt.NDArray[np.float32]] = []
         zeros: list[npt.NDArray[np.uint8]] = []
 
@@ -153,10 +165,10 @@ class EightBitWeights(WeightFormat):
                 zeros.append(blocks.zero_points)
                 yield blocks.values
 
-        names = [self._graph.weight(f"{name}.q8", (rows, count, BLOCK), np.uint8, values())]
-        names.append(self._graph.weight(f"{name}.scale", (rows * count,), np.float32, scales))
+        names = [self._graph.weight(f"{name}.q8", shapes[0], np.uint8, values())]
+        names.append(self._graph.weight(f"{name}.scale", shapes[1], np.float32, scales))
         if any((zero != MIDDLE).any() for zero in zeros):
-            names.append(self._graph.weight(f"{name}.zero", (rows * count,), np.uint8, zeros))
+            names.append(self._graph.weight(f"{name}.zero", shapes[2], np.uint8, zeros))
         return names
 
     def _blocks(self, matrices: Sequence[Matrix]) -> Iterator[Blocks]:

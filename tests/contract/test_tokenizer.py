@@ -1,4 +1,4 @@
-"""Statements about tokenizers and formatting, each on a `tokenizer.json` folder and on a GGUF file of the same vocabulary."""
+"""Statements about tokenizers and formatting, on a `tokenizer.json` folder and on a GGUF of the same vocabulary."""
 
 from __future__ import annotations
 

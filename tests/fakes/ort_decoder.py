@@ -36,13 +36,15 @@ class OrtDecoder:
             if value.name.startswith("past_key_values.")
         }
 
-    def feed(self, ids: Sequence[int]) -> Floats:
-        """Append ids and return their logits, float32 [rows, vocabulary]."""
+    def feed(self, ids: Sequence[int], padding: int = 0) -> Floats:
+        """Append ids and return their logits, float32 [rows, vocabulary]; the first `padding` ids are not looked at."""
         start, self._length = self._length, self._length + len(ids)
+        mask, positions = np.ones((1, self._length), np.int64), np.arange(start, self._length, dtype=np.int64)[None]
+        mask[:, :padding] = 0
         inputs: dict[str, npt.NDArray[np.generic]] = {
             "input_ids": np.array([ids], np.int64),
-            "attention_mask": np.ones((1, self._length), np.int64),
-            "position_ids": np.arange(start, self._length, dtype=np.int64)[None],
+            "attention_mask": mask,
+            "position_ids": np.maximum(positions - padding, 0),
             **self._past,
         }
         names = {value.name for value in self._session.get_inputs()}

@@ -7,15 +7,31 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import onnx
+import pytest
 
 from winml_lite.files.onnx import read_onnx_bytes
+from winml_lite.handles import Resource
 from winml_lite.native.backend import Placement, StageOptions, backend
+from winml_lite.native.ort import values
 from winml_lite.native.ort.executor import OrtExecutor
 from winml_lite.storage import Storage
 from winml_lite.values import NUMPY_NAMES, ExecutionTargetKind
 
 CPU = Placement(ExecutionTargetKind.CPU)
 _TYPES = {name: data_type for data_type, name in NUMPY_NAMES.items()}
+
+
+def count_values(monkeypatch: pytest.MonkeyPatch) -> list[Storage]:
+    """A list that each storage joins when a value is made over it."""
+    made: list[Storage] = []
+    real = values.create_value
+
+    def create_value(storage: Storage) -> Resource:
+        made.append(storage)
+        return real(storage)
+
+    monkeypatch.setattr(values, "create_value", create_value)
+    return made
 
 
 def build(model: onnx.ModelProto | bytes, placement: Placement = CPU, **options: Any) -> OrtExecutor:

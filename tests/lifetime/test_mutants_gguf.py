@@ -22,7 +22,7 @@ TENSORS_TO_DECODE = 3
 
 def test_damaged_headers(tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "tests" / "lifetime")))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "tests")))}
     done = subprocess.run(
         [sys.executable, __file__, str(tmp_path)],
         env=environment,
@@ -36,7 +36,7 @@ def test_damaged_headers(tmp_path: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    from mutate_files import deadline, limit_memory, mutants
+    from fakes.mutate_files import deadline, limit_memory, mutants
 
     count = 0
     path = folder / "mutant.gguf"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import onnx
 import pytest
+from fakes.mutate_files import deadline, limit_memory, mutants
 
 from models import onnx_models
 from winml_lite.errors import WinMLError
@@ -40,7 +41,7 @@ MODELS: tuple[Model, ...] = (
 @pytest.mark.parametrize("form", ["onnx", "ort"])
 def test_damaged_models(form: str, tmp_path: Path) -> None:
     root = Path(__file__).parents[2]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "tests" / "lifetime")))}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(root), str(root / "tests")))}
     done = subprocess.run(
         [sys.executable, __file__, form, str(tmp_path)],
         env=environment,
@@ -54,8 +55,6 @@ def test_damaged_models(form: str, tmp_path: Path) -> None:
 
 
 def main(form: str, folder: Path) -> None:
-    from mutate_files import deadline, limit_memory, mutants
-
     count = 0
     path = folder / f"mutant.{form}"
     originals = [_original(build, form, folder) for build, _ in MODELS]

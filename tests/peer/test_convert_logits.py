@@ -12,6 +12,8 @@ from fakes.ort_decoder import OrtDecoder
 from fakes.real_models import smollm2_gguf
 from genai.convert import convert_gguf
 from models import recipes
+from models.gguf_models import gemma3_model, random_model
+from models.gguf_writer import write_gguf
 
 llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
@@ -36,6 +38,25 @@ def test_logits_agree(tmp_path: Path, gguf: Any, onnx: Any, error: float) -> Non
     theirs = llama_peer.logits(gguf(tmp_path), IDS)
     assert ours.shape == theirs.shape
     assert np.abs(ours - theirs).max() < error
+
+
+@pytest.mark.parametrize(("name", "model", "error"), [("llama", random_model, 1e-4), ("gemma3", gemma3_model, 1e-2)])
+def test_logits_agree_with_linear_position_scaling(tmp_path: Path, name: str, model: Any, error: float) -> None:
+    metadata, tensors = model()
+    scaling = {f"{name}.rope.scaling.type": "linear", f"{name}.rope.scaling.factor": 4.0}
+    source = write_gguf(tmp_path / "scaled.gguf", {**metadata, **scaling}, tensors)
+    folder = convert_gguf(source, tmp_path / "scaled", weights="f32", all_logits=True).folder
+    ours, theirs = OrtDecoder(folder).feed(IDS), llama_peer.logits(source, IDS)
+    assert np.abs(ours - theirs).max() < error
+
+
+def test_logits_agree_with_rotary_factors(tmp_path: Path) -> None:
+    metadata, tensors = random_model()
+    factors = {**tensors, "rope_freqs.weight": np.linspace(1, 32, 8, dtype=np.float32)}
+    source = write_gguf(tmp_path / "factors.gguf", metadata, factors)
+    folder = convert_gguf(source, tmp_path / "factors", weights="f32", all_logits=True).folder
+    ours, theirs = OrtDecoder(folder).feed(IDS), llama_peer.logits(source, IDS)
+    assert np.abs(ours - theirs).max() < 1e-4
 
 
 PROSE = (

@@ -39,9 +39,11 @@ MESSAGES = [
 ]
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"items": {"type": "object"}, "b": None}}}]
 
-TEMPLATES = [
-    "{{ bos_token }}{% for m in messages %}[{{ m['role'] | upper }}] {{ m.content | trim }}{{ eos_token }}\n{% endfor %}",
-    """{%- if messages[0].role == 'system' %}
+ROLES = """{{ bos_token }}{% for m in messages -%}
+[{{ m['role'] | upper }}] {{ m.content | trim }}{{ eos_token }}
+{% endfor %}"""
+
+SYSTEM_FIRST = """{%- if messages[0].role == 'system' %}
     {%- set system = messages[0].content | trim %}
     {%- set rest = messages[1:] %}
 {%- else %}
@@ -51,36 +53,43 @@ TEMPLATES = [
     {%- if loop.first and system is defined %}{{ '<<SYS>>' + system + '<</SYS>>\\n' }}{% endif %}
     {{- '<|' + m.role + '|>\\n' + m.content.split('</think>')[-1].lstrip('\\n') ~ (loop.last ~ loop.index0) }}
 {%- endfor %}
-{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}""",
-    """{% set ns = namespace(last=-1, seen=[]) %}
+{%- if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"""
+
+NAMESPACES = """{% set ns = namespace(last=-1, seen=[]) %}
 {% for m in messages[::-1] %}
 {% if m.role == 'user' and ns.last < 0 %}{% set ns.last = loop.revindex0 %}{% endif %}
 {% set ns.seen = ns.seen + [m.role] %}
 {% endfor %}
 {{ ns.last }} {{ ns.seen | join(',') }} {{ ns.seen | unique | sort | list }}
 {% for t in tools %}{{ t | tojson }}
-{{ t | tojson(indent=4) | indent(2) }}{% endfor %}""",
-    """{%- macro shown(value, depth=0) -%}
-{%- if value is mapping -%}{ {%- for k, v in value | dictsort %}{{ k }}:{{ shown(v, depth + 1) }}{{ ';' if not loop.last }}{% endfor -%} }
+{{ t | tojson(indent=4) | indent(2) }}{% endfor %}"""
+
+MACROS = """{%- macro shown(value, depth=0) -%}
+{%- if value is mapping -%}
+{ {%- for k, v in value | dictsort %}{{ k }}:{{ shown(v, depth + 1) }}{{ ';' if not loop.last }}{% endfor -%} }
 {%- elif value is string -%}'{{ value }}'
 {%- elif value is iterable -%}[{% for v in value %}{{ shown(v, depth + 1) }}{% endfor %}]
 {%- else -%}{{ value }}{%- endif -%}
 {%- endmacro -%}
 {% for m in messages %}{{ shown(m) }}
-{% for c in m.tool_calls %}{{ shown(c.function.arguments) }}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}{{ shown(tools) }}""",
-    """{% for m in messages if m.role != 'system' %}{% if loop.index > 2 %}{% break %}{% endif %}
-  {{ loop.cycle('a', 'b') }}{{ loop.previtem.role if loop.previtem is defined }}{{ m.content | replace('<', '(') | length }}
+{% for c in m.tool_calls %}{{ shown(c.function.arguments) }}{{ c.function.arguments | tojson }}{% endfor %}
+{% endfor %}{{ shown(tools) }}"""
+
+LOOPS = """{% for m in messages if m.role != 'system' %}{% if loop.index > 2 %}{% break %}{% endif %}
+  {{ loop.cycle('a', 'b') }}{{ loop.previtem.role if loop.previtem is defined }}
+  {{ m.content | replace('<', '(') | length }}
 {% else %}none{% endfor %}
 {{ messages | selectattr('role', 'equalto', 'user') | map(attribute='content') | first }}
-{{ messages | map(attribute='role') | reject('in', ['tool']) | list }} {{ tools | length }}""",
-    """{{ strftime_now('%d %b %Y') }} {{ '%s-%03d' % ('a', 7) }} {{ (1, 2) }} {{ [1, 'x', none, true] }} {{ {'a': [1]} }}
-{{ 7 // 2 }} {{ 7 / 2 }} {{ 2 ** 5 }} {{ 7 % 3 }} {{ -3 | abs }} {{ 2.5 | round }} {{ '3' | int + 1 }} {{ undefined_name }}
-{{ 'abc' | title }} {{ 'a-b'.partition('-') }} {{ 'abc'.startswith('ab') }} {{ x | default('d') }} {{ messages[-1].name }}
-{{ 'a' in 'abc' and 1 not in [2] }} {{ messages[0].get('nope', 'no') }} {{ messages[1] == messages[1] }} {{ 'é' | tojson }}""",
-]
+{{ messages | map(attribute='role') | reject('in', ['tool']) | list }} {{ tools | length }}"""
+
+VALUES = """{{ strftime_now('%d %b %Y') }} {{ '%s-%03d' % ('a', 7) }} {{ (1, 2) }} {{ [1, 'x', none, true] }}
+{{ {'a': [1]} }} {{ 7 // 2 }} {{ 7 / 2 }} {{ 2 ** 5 }} {{ 7 % 3 }} {{ -3 | abs }} {{ 2.5 | round }}
+{{ '3' | int + 1 }} {{ undefined_name }} {{ 'abc' | title }} {{ 'a-b'.partition('-') }}
+{{ 'abc'.startswith('ab') }} {{ x | default('d') }} {{ messages[-1].name }} {{ 'a' in 'abc' and 1 not in [2] }}
+{{ messages[0].get('nope', 'no') }} {{ messages[1] == messages[1] }} {{ 'é' | tojson }}"""
 
 
-@pytest.mark.parametrize("source", TEMPLATES, ids=range(len(TEMPLATES)))
+@pytest.mark.parametrize("source", [ROLES, SYSTEM_FIRST, NAMESPACES, MACROS, LOOPS, VALUES])
 def test_templates_render_as_in_plain_jinja(source: str) -> None:
     variables = {
         "messages": MESSAGES,

@@ -41,7 +41,7 @@ def test_a_run_enters_four_functions_of_the_object_model(
 ) -> None:
     _, pipeline = built_add(runtime, files.onnx("add"))
     monkeypatch.setattr(fake_ort.executors[0], "run", lambda: None)
-    assert calls_of(pipeline) == {"run": 1, "enter": 1, "execute": 1, "leave": 1}
+    assert calls_of(pipeline) == {"run": 1, "hold": 1, "execute": 1, "_leave": 1}
 
 
 def test_runs_on_unchanged_bindings_bind_nothing(

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from models.onnx_models import add, save
 from models.recipes import SENTENCE, random_gguf, scripted_gguf, scripted_onnx
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -177,14 +178,32 @@ def test_s_cli_02_an_interruption_at_a_terminal_keeps_the_chat(folder: Path) -> 
     assert terminal.exit_code() == 0
 
 
+@needs_posix
+@needs_llama
+def test_s_cli_02_pasted_lines_are_one_message(folder: Path, tmp_path: Path) -> None:
+    readline = pytest.importorskip("readline")
+    if getattr(readline, "_READLINE_LIBRARY_VERSION", "0") < "8.1":
+        pytest.skip("this readline does not tell a paste from typing")
+    terminal = Terminal("chat", "-m", scripted_gguf(folder), kind="xterm")
+    terminal.wait_for("> ")
+    terminal.type("\x1b[200~one\ntwo\x1b[201~\r")
+    terminal.wait_for(SENTENCE)
+    terminal.wait_for("> ")
+    terminal.type(f"/save {tmp_path / 'chat'}\r")
+    terminal.wait_for("saved 2 messages")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+    assert json.loads((tmp_path / "chat").read_bytes())["messages"][0]["content"] == "one\ntwo"
+
+
 class Terminal:
     """A chat at a pseudo terminal."""
 
-    def __init__(self, *arguments: str | Path) -> None:
+    def __init__(self, *arguments: str | Path, kind: str = "dumb") -> None:
         import pty
 
         own, other = pty.openpty()
-        environment = {**os.environ, "TERM": "dumb"}
+        environment = {**os.environ, "TERM": kind}
         command = [*PROGRAM, *map(str, arguments)]
         self._process = subprocess.Popen(
             command, stdin=other, stdout=other, stderr=other, env=environment, start_new_session=True, preexec_fn=_own
@@ -255,6 +274,13 @@ def test_show_prints_for_people(folder: Path) -> None:
     assert lines[0].split() == ["name", scripted_onnx(folder).name]
     assert any(line.startswith("input          input_ids INT64 [") for line in lines)
     assert any(line.startswith("engine         ONNX Runtime (.onnx .ort): 1.") for line in lines)
+
+
+def test_show_describes_a_graph_without_a_tokenizer(tmp_path: Path) -> None:
+    file = save(add(), tmp_path / "add.onnx")
+    record = json.loads(run("show", file, "--json").stdout)
+    assert record["format"] == "ONNX"
+    assert "tokenizer" not in record and "tokenizer_problem" not in record
 
 
 def test_show_prints_the_template(folder: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from tokenizers import Tokenizer
 
@@ -85,6 +86,25 @@ def test_smaller_weights_stay_close(folder: Path, build: Any, weights: str, erro
     exact = OrtDecoder(build(folder, "gqa", "f32", all_logits=True)).feed(IDS)
     close = OrtDecoder(build(folder, "gqa", weights, all_logits=True)).feed(IDS)
     assert 0 < np.abs(exact - close).max() < error
+
+
+@pytest.mark.parametrize("operators", DIALECTS)
+@pytest.mark.parametrize("weights", ["f32", "f16", "q8"])
+@pytest.mark.parametrize("build", [recipes.random_onnx, recipes.gemma3_onnx])
+def test_every_initializer_is_used(folder: Path, build: Any, operators: str, weights: str) -> None:
+    graph = onnx.load(build(folder, operators, weights) / "model.onnx", load_external_data=False).graph
+    used = {name for node in graph.node for name in node.input}
+    assert [tensor.name for tensor in graph.initializer if tensor.name not in used] == []
+    assert [value.name for value in graph.input if value.name not in used] == []
+
+
+@pytest.mark.parametrize("operators", ["plain", "std"])
+def test_padding_on_the_left_changes_nothing(folder: Path, operators: str) -> None:
+    model = OrtDecoder(recipes.random_onnx(folder, operators, "f32"))
+    alone = model.feed(IDS[:5])
+    model.reset()
+    padded = model.feed([0, 0, 0, *IDS[:5]], padding=3)
+    assert np.abs(alone - padded).max() < 1e-4
 
 
 def with_factors(folder: Path, factor: float) -> Path:

@@ -1,7 +1,7 @@
 """Text from the tiny models on both engines: the scripted sentence, equal logits, equal samples, memory.
 
-The scripted model says one sentence whatever it is asked; `é` is two tokens of it. The random model has long output that
-depends on every token of the prompt.
+The scripted model says one sentence whatever it is asked; `é` is two tokens of it. The random model has long output
+that depends on every token of the prompt.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import psutil
 import pytest
 
 import genai
-from conftest import ModelFiles, require_engine
+from fakes.model_files import ModelFiles, require_engine
 from fakes.scripted import composed
 from genai.feed import TokenFeed
 from genai.model_folder import declare_state, wire_decoder
 from genai.sequence import SequenceCore
 from models import recipes
 from winml_lite import Runtime
+
+pytestmark = pytest.mark.real
 
 PIECES = ["Paris", " is", " the", " capital", " of", " France", ",", " a", " city", " with", " good", " caf", "é"]
 PIECES += [" and", " museums", "."]
@@ -253,7 +255,7 @@ def test_s_lif_04_200_cycles_of_load_generate_close_grow_no_memory(form: str, fi
             with genai.load(path, threads=1) as model:
                 assert model.generate(ASKED, max_new_tokens=3).text == "Paris is the"
         gc.collect()
-        return process.memory_info().rss
+        return int(process.memory_info().rss)
 
     after_50 = cycle(50)
     assert cycle(150) - after_50 < 8 << 20

@@ -9,10 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from fakes.ort_stages import build, flat, step, tensor
+from fakes.ort_stages import build, count_values, flat, step, tensor
 from models import onnx_models
 from winml_lite.errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, WinMLError
-from winml_lite.native.ort import values
 from winml_lite.native.ort.executor import OrtExecutor
 from winml_lite.storage import Storage, allocate
 from winml_lite.values import FREE_DIMENSION, TensorDataType
@@ -291,9 +290,7 @@ def test_stable_bindings_make_no_values(monkeypatch: pytest.MonkeyPatch) -> None
     stage = added()
     stage.bind_output(0, allocate(FLOAT, (2,)), False)
     step(stage)
-    made = []
-    real = values.create_value
-    monkeypatch.setattr(values, "create_value", lambda storage: made.append(storage) or real(storage))
+    made = count_values(monkeypatch)
     for _ in range(10):
         step(stage)
     assert made == []
@@ -303,9 +300,7 @@ def test_rebinding_makes_one_value(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = added()
     stage.bind_output(0, allocate(FLOAT, (2,)), False)
     step(stage)
-    made = []
-    real = values.create_value
-    monkeypatch.setattr(values, "create_value", lambda storage: made.append(storage) or real(storage))
+    made = count_values(monkeypatch)
     fresh = tensor([1, 1])
     for _ in range(3):
         stage.bind_input(0, fresh)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from fakes.ort_stages import build, feed, flat, ids, step, tensor
+from fakes.ort_stages import build, count_values, feed, flat, ids, step, tensor
 from models import onnx_models
 from winml_lite.errors import E_BOUNDS, E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
 from winml_lite.native.backend import Sequence
-from winml_lite.native.ort import values
 from winml_lite.native.ort.executor import OrtExecutor
 from winml_lite.storage import Storage, allocate
 from winml_lite.values import TensorDataType
@@ -20,7 +21,7 @@ FLOAT = TensorDataType.FLOAT32
 ATTENTION_PAIRS = ((2, 1), (3, 2))
 
 
-def growing(**options: object) -> OrtExecutor:
+def growing(**options: Any) -> OrtExecutor:
     stage = build(onnx_models.grow(), state_pairs=((1, 1),), **options)
     stage.bind_output(0, None, True)
     return stage
@@ -295,9 +296,7 @@ def test_shared_state_makes_no_values_per_step(monkeypatch: pytest.MonkeyPatch) 
     stage.bind_input(0, tokens)
     stage.bind_input(1, mask)
     step(stage)
-    made = []
-    real = values.create_value
-    monkeypatch.setattr(values, "create_value", lambda storage: made.append(storage) or real(storage))
+    made = count_values(monkeypatch)
     for position in range(1, 10):
         tokens.array()[:] = position
         mask.array()[0, position] = 1
@@ -309,9 +308,7 @@ def test_growing_state_makes_no_values_of_ours_per_step(monkeypatch: pytest.Monk
     stage = growing()
     stage.bind_input(0, ids(1))
     step(stage)
-    made = []
-    real = values.create_value
-    monkeypatch.setattr(values, "create_value", lambda storage: made.append(storage) or real(storage))
+    made = count_values(monkeypatch)
     for _ in range(5):
         step(stage)
     assert (made, sequence(stage).position, flat(stage)) == ([], 6, [6])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,12 +15,18 @@ pytestmark = pytest.mark.real
 
 # A fixed text, written for this test.
 PROSE = (
-    "The harbour of the old town lies at the mouth of a short river. For many centuries fishing boats left it before sunrise "
-    "and came back in the afternoon, when the women of the quarter sorted the catch on the stone quay. The first railway "
-    "reached the town in 1871. It carried salted fish to the cities of the plain and brought back coal, glass and newspapers. "
-    "With the trains came the first visitors, who wanted to see the sea and to walk along the cliffs. Small hotels were built "
-    "on the hill, and a theatre was opened near the station. Today the harbour is quiet. Only a few boats still go out, and the "
-    "quay is used for a market on Saturdays. The town lives from the university, which was founded in 1962, and from people "
+    "The harbour of the old town lies at the mouth of a short river. For many "
+    "centuries fishing boats left it before sunrise "
+    "and came back in the afternoon, when the women of the quarter sorted "
+    "the catch on the stone quay. The first railway "
+    "reached the town in 1871. It carried salted fish to the cities of the plain "
+    "and brought back coal, glass and newspapers. "
+    "With the trains came the first visitors, who wanted to see the sea and to "
+    "walk along the cliffs. Small hotels were built "
+    "on the hill, and a theatre was opened near the station. Today the harbour "
+    "is quiet. Only a few boats still go out, and the "
+    "quay is used for a market on Saturdays. The town lives from the university, "
+    "which was founded in 1962, and from people "
     "who come for a weekend. The theatre still stands, and in summer an orchestra plays there in the evening."
 )
 
@@ -29,7 +36,7 @@ def perplexity(model: LanguageModel) -> float:
     feed = model._open().feed
     ids = model.tokenizer.encode(PROSE)
     losses = []
-    for position, (token_id, following) in enumerate(zip(ids, ids[1:], strict=False)):
+    for position, (token_id, following) in enumerate(pairwise(ids)):
         row = feed.step(token_id, position).astype(np.float64)
         peak = row.max()
         losses.append(peak + np.log(np.exp(row - peak).sum()) - row[following])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import os
+import re
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("winml_lite", "genai", "cli")
 SOURCES = (*PACKAGES, "models", "examples", "benchmarks")
-_NOT_OURS = {"__pycache__", "build", "dist", "venv", "node_modules"}
+_NOT_OURS = re.compile(r"\.|__pycache__$|build$|dist$|venv$|.*\.egg-info$")
 
 
 def python_files(*folders: str) -> list[str]:
@@ -21,13 +23,19 @@ def python_files(*folders: str) -> list[str]:
 
 @cache
 def project_files() -> tuple[str, ...]:
-    """Every file of the project, without caches, builds and environments."""
-    found: list[str] = []
+    """Every file of the project: what git knows or would add; without git, everything but caches and builds."""
+    listing = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        names = os.fsdecode(subprocess.run(listing, cwd=ROOT, capture_output=True, check=True).stdout).split("\0")
+    except (OSError, subprocess.CalledProcessError):
+        names = list(_walk())
+    return tuple(sorted(name for name in names if name and (ROOT / name).is_file()))
+
+
+def _walk() -> Iterator[str]:
     for folder, names, files in os.walk(ROOT):
-        hidden = [name for name in names if name.startswith(".") and name != ".ci"]
-        names[:] = sorted(set(names) - set(hidden) - _NOT_OURS - {n for n in names if n.endswith(".egg-info")})
-        found += (Path(folder, name).relative_to(ROOT).as_posix() for name in files)
-    return tuple(sorted(found))
+        names[:] = [name for name in names if name == ".ci" or not _NOT_OURS.match(name)]
+        yield from (Path(folder, name).relative_to(ROOT).as_posix() for name in files)
 
 
 @cache

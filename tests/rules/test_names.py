@@ -36,6 +36,10 @@ def test_no_module_has_a_vague_name() -> None:
     assert [name for name in python_files(*PACKAGES, "models") if PurePosixPath(name).stem in VAGUE] == []
 
 
+def test_file_names_are_portable() -> None:
+    assert [name for name in project_files() if not re.fullmatch(r"[\w./-]+", name, re.ASCII)] == []
+
+
 def test_no_weights_are_kept() -> None:
     assert [name for name in project_files() if PurePosixPath(name).suffix in WEIGHTS] == []
 

@@ -67,8 +67,10 @@ class GgufFile:
         return value if isinstance(value, str) else None
 
     def raw(self, name: str) -> npt.NDArray[np.uint8]:
-        """Return the stored bytes of a tensor as a read-only view, uint8 [rows, bytes per row]; unknown name:
-        KeyError."""
+        """Return the stored bytes of a tensor as a read-only view, uint8 [rows, bytes per row].
+
+        An unknown name is KeyError.
+        """
         if self._closed:
             raise RuntimeError(f"{self.path} is closed")
         tensor = self.tensors[name]

@@ -113,9 +113,10 @@ class _Cursor:
         return length
 
     def skip_strings(self, count: int, what: str, distinct: bool) -> None:
-        """Step over `count` strings; with `distinct`, refuse one that appears twice (empty ones may).
+        """Step over `count` strings; with `distinct`, refuse one that appears twice.
 
-        The lengths are a chain, so this is the one loop over a vocabulary at load.
+        The lengths are a chain, so this is the one loop over a vocabulary at load. An engine reads a token up to its
+        first NUL, and gives an empty one a name; those must differ.
         """
         if count > _MAX_STRINGS:
             raise CorruptHeader(f"{what} claims {count} strings, more than any vocabulary has")
@@ -127,8 +128,9 @@ class _Cursor:
                 raise CorruptHeader(f"{what} ends in string {index} of {count}; the file is truncated or damaged")
             start = position + 8
             position = start + length_at(data, position)[0]
-            if distinct and position > start:
+            if distinct:
                 text = data[start : self._short(position - start, what) + start]
+                text = text.split(b"\0", 1)[0] or b"[EMPTY_%d]" % index
                 if text in seen:
                     raise CorruptHeader(f"{what} has the entry {text!r} twice")
                 seen.add(text)

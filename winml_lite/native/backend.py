@@ -1,7 +1,7 @@
 """The border between the object model and an engine (runtime 1.4 and 22).
 
-A `Backend` turns an artifact into a `StageExecutor`: one ONNX Runtime session or one llama.cpp context, driven by position.
-The backends are loaded on first use, one per process, and can be replaced in tests.
+A `Backend` turns an artifact into a `StageExecutor`: one ONNX Runtime session or one llama.cpp context, driven by
+position. The backends are loaded on first use, one per process, and can be replaced in tests.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class StageOptions:
 
 
 class Sequence(Protocol):
-    """State that an executor keeps between runs. All members are cheap; refusals raise WinMLError and change nothing."""
+    """State that an executor keeps between runs. All members are cheap; refusals raise WinMLError and change nothing.
+    """
 
     @property
     def position(self) -> int:
@@ -105,8 +106,9 @@ class Sequence(Protocol):
 class StageExecutor(Protocol):
     """One built stage.
 
-    A run is split in two, so that a pipeline of several stages is all-or-nothing: `run` computes, then either `commit` makes its state
-    and outputs the present ones, or `discard` drops them and leaves the state of before. The executor is used by one thread at a time.
+    A run is split in two, so that a pipeline of several stages is all-or-nothing: `run` computes, then either `commit`
+    makes its state and outputs the present ones, or `discard` drops them and leaves the state of before. The executor
+    is used by one thread at a time.
     """
 
     inputs: tuple[Descriptor, ...]
@@ -122,7 +124,8 @@ class StageExecutor(Protocol):
         """
 
     def bind_output(self, index: int, storage: Storage | None, wanted: bool) -> None:
-        """Choose where an output goes: into `storage`; with None and `wanted` into fresh memory each run; else nowhere."""
+        """Choose where an output goes: into `storage`; with None and `wanted` into fresh memory each run; else nowhere.
+        """
 
     def run(self) -> None:
         """Execute once. A missing binding is 0x80070057 and nothing executes."""
@@ -172,7 +175,9 @@ _registry = _Registry()
 
 
 def backend(key: EngineKey) -> Backend:
-    """Return the backend, importing its module on first use. The engine's library itself is loaded by the first `build_stage`."""
+    """Return the backend, importing its module on first use. The engine's library itself is loaded by the first
+    `build_stage`.
+    """
     found = _registry.loaded.get(key)
     if found is None:
         module = importlib.import_module(_MODULES[key], __package__)

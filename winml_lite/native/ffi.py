@@ -1,6 +1,7 @@
 """The ctypes machinery: find and load a library, declare its functions with typed stubs, view its memory.
 
-A declaration is a stub: C types in the decorator, Python types in the signature, body `...`. The bound object is the raw C function.
+A declaration is a stub: C types in the decorator, Python types in the signature, body `...`. The bound object is the
+raw C function.
 """
 
 from __future__ import annotations

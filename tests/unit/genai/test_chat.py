@@ -134,7 +134,7 @@ def test_the_history_may_be_replaced_and_forgotten(model: LanguageModel) -> None
     chat.messages = (("user", "a"), ("assistant", "b"))
     assert chat.messages == (("user", "a"), ("assistant", "b"))
     chat.reset()
-    assert chat.messages == ()
+    assert len(chat.messages) == 0
     assert chat.system == "s"
 
 

@@ -53,8 +53,23 @@ def test_a_gemma3_record_has_local_layers_and_two_rotary_bases(tmp_path: Path) -
     record = architecture_of(tmp_path, gguf_models.gemma3_model())
     assert record.window == 8
     assert [record.is_local(layer) for layer in range(7)] == [True, True, True, True, True, False, True]
-    assert (record.rope_base_of(0), record.rope_base_of(5)) == (10000.0, 1000000.0)
+    assert (record.rope_of(0), record.rope_of(5)) == ((10000.0, 1.0), (1000000.0, 1.0))
     assert not record.has_output_matrix
+
+
+@pytest.mark.parametrize(
+    ("changes", "divisor"),
+    [
+        ({"rope.scaling.type": "linear", "rope.scaling.factor": 8.0}, 8.0),
+        ({"rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 64}, 8.0),
+        ({"rope.scaling.type": "none", "rope.scaling.factor": 8.0}, 1.0),
+        ({"rope.scale_linear": 2.0}, 2.0),
+    ],
+)
+def test_linear_scaling_is_of_global_layers(tmp_path: Path, changes: dict[str, object], divisor: float) -> None:
+    scaled = {f"gemma3.{key}": value for key, value in changes.items()}
+    record = architecture_of(tmp_path, gguf_models.gemma3_model(), scaled)
+    assert (record.rope_of(0), record.rope_of(5)) == ((10000.0, 1.0), (1000000.0, divisor))
 
 
 def test_the_head_size_defaults_to_the_width_per_head(tmp_path: Path) -> None:
@@ -92,8 +107,7 @@ def test_a_file_without_an_architecture_is_refused(tmp_path: Path) -> None:
     ("key", "value"),
     [
         ("llama.rope.scaling.type", "yarn"),
-        ("llama.rope.scaling.factor", 4.0),
-        ("llama.rope.scaling.original_context_length", 4096),
+        ("llama.rope.scaling.attn_factor", 0.5),
         ("llama.rope.dimension_count", 8),
         ("llama.attention.value_length", 8),
         ("llama.expert_count", 8),

@@ -10,6 +10,7 @@ import pytest
 from genai.convert.blocks import Blocks, read_blocks, round_to_blocks
 from genai.convert.source import ModelSource
 from models.gguf_writer import Stored, write_gguf
+from winml_lite import WinMLError
 
 HALF_ONE, HALF_TWO, HALF_MINUS_TWO = b"\x00\x3c", b"\x00\x40", b"\x00\xc0"  # 1.0, 2.0 and -2.0 as float16
 LEVELS = bytes(range(16))  # low half of byte i is i, high half 0: levels 0..15, then sixteen times 0
@@ -86,6 +87,13 @@ def test_floats_are_rounded_by_their_largest_magnitude() -> None:
     blocks = round_to_blocks(floats)
     assert blocks.scales[0, 0] == pytest.approx(0.01)
     assert blocks.values[0, 0, :4].tolist() == [255, 126, 129, 128]
+
+
+@pytest.mark.parametrize("code", [0, 3, 8])
+def test_values_that_are_not_finite_are_invalid_data(tmp_path: Path, code: int) -> None:
+    data = {0: np.full(32, np.nan, np.float32).tobytes(), 3: b"\x00\x7c" + bytes(18), 8: b"\x00\x7c" + bytes(32)}[code]
+    with pytest.raises(WinMLError, match="w has values that are not finite"):
+        blocks_of(tmp_path, code, data)
 
 
 def test_a_block_of_zeros_has_the_scale_zero() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ import pytest
 
 import genai.convert
 from genai.convert import ConvertedModel, convert_gguf
+from genai.convert.architecture import DecoderArchitecture
 from genai.convert.graph import GraphBuilder
 from models import recipes
+from models.gguf_models import DecoderShape, llama_metadata, random_model
+from models.gguf_writer import Stored, write_gguf
+from models.vocabularies import TinyVocabulary, byte_level_vocabulary
 from winml_lite import WinMLError
 
 
@@ -173,6 +178,68 @@ def test_a_model_in_shards_gives_the_same_files(tmp_path: Path) -> None:
     whole = convert_gguf(recipes.scripted_gguf(tmp_path), tmp_path / "whole").folder
     parts = convert_gguf(recipes.sharded_gguf(tmp_path), tmp_path / "parts").folder
     assert (whole / "model.onnx.data").read_bytes() == (parts / "model.onnx.data").read_bytes()
+
+
+def test_a_later_shard_is_an_invalid_argument(tmp_path: Path) -> None:
+    first = recipes.sharded_gguf(tmp_path)
+    with pytest.raises(WinMLError, match="convert the first one") as caught:
+        convert_gguf(first.with_name("scripted-00002-of-00002.gguf"), tmp_path / "out")
+    assert caught.value.hresult == 0x80070057
+
+
+def test_values_beyond_float16_are_refused_for_it(tmp_path: Path) -> None:
+    metadata, tensors = random_model()
+    large = {**tensors, "blk.0.attn_v.weight": np.full((32, 64), 1e5, np.float32)}
+    source = write_gguf(tmp_path / "large.gguf", metadata, large)
+    with pytest.raises(WinMLError, match=r"blk\.0\.attn_v\.weight has values beyond float16"):
+        convert_gguf(source, tmp_path / "out", weights="f16")
+    assert convert_gguf(source, tmp_path / "out", weights="f32").model_path.exists()
+
+
+def test_a_width_that_is_not_in_blocks_is_refused_for_8_bits(tmp_path: Path) -> None:
+    shape = DecoderShape(width=48, layers=1, heads=2, kv_heads=1, head_size=24, hidden=64)
+    vocabulary = byte_level_vocabulary()
+    tensors = {name: np.zeros(extents, np.float32) for name, extents in shapes_of(shape, vocabulary).items()}
+    source = write_gguf(tmp_path / "narrow.gguf", llama_metadata("narrow", shape, vocabulary), tensors)
+    with pytest.raises(WinMLError, match="48 columns, not a multiple of 32; use weights='f16'") as caught:
+        convert_gguf(source, tmp_path / "out")
+    assert caught.value.hresult == 0x80070032
+    assert convert_gguf(source, tmp_path / "out", weights="f16").model_path.exists()
+
+
+def shapes_of(shape: DecoderShape, vocabulary: TinyVocabulary) -> dict[str, tuple[int, ...]]:
+    record = DecoderArchitecture(
+        name="llama",
+        layer_count=shape.layers,
+        width=shape.width,
+        hidden_width=shape.hidden,
+        head_count=shape.heads,
+        kv_head_count=shape.kv_heads,
+        head_size=shape.head_size,
+        vocabulary_size=len(vocabulary.tokens),
+        context_length=shape.context_length,
+        norm_epsilon=1e-5,
+        rope_base=10000.0,
+        attention_scale=1.0,
+        has_output_matrix=False,
+    )
+    return record.tensor_shapes()
+
+
+def test_a_missing_package_for_k_quants_is_said_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    metadata, tensors = random_model()
+    # Q4_K packs rows of 256 values in 144 bytes; no matrix of the model is so wide, so a one-layer shape is made up.
+    wide = {**tensors, "blk.0.ffn_down.weight": Stored(12, (64, 256), bytes(64 * 144))}
+    for name in ("ffn_gate", "ffn_up"):
+        wide |= {f"blk.{layer}.{name}.weight": np.zeros((256, 64), np.float32) for layer in (0, 1)}
+    wide["blk.1.ffn_down.weight"] = np.zeros((64, 256), np.float32)
+    source = write_gguf(tmp_path / "k.gguf", {**metadata, "llama.feed_forward_length": 256}, wide)
+    with pytest.raises(WinMLError, match=r"Q4_K.*winml-lite\[kquants\]") as caught:
+        convert_gguf(source, tmp_path / "out", progress=lambda done, total: pytest.fail("work was done"))
+    assert caught.value.hresult == 0x80070032
 
 
 def test_a_missing_shard_is_named(tmp_path: Path) -> None:

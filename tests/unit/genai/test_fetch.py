@@ -204,3 +204,17 @@ def test_a_weak_tag_is_no_validator(server: FileServer, tmp_path: Path) -> None:
     server.etag, server.has_ranges, server.cut_after, server.cuts = 'W/"one"', False, 3000, 1
     fetch(download(server, tmp_path))
     assert server.asked("If-Range") == [None, None]
+
+
+def test_a_proxy_is_asked_instead_of_the_server(server: FileServer, tmp_path: Path) -> None:
+    server.content["http://host.invalid/file"] = BODY
+    wanted = Download("http://host.invalid/file", tmp_path / "file", DIGEST, proxy=server.address)
+    assert fetch(wanted).read_bytes() == BODY
+
+
+def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "certs.pem").write_text("none", encoding="ascii")
+    for name in ("certs.pem", "absent.pem"):
+        wanted = Download("https://host.invalid/file", tmp_path / "file", ca_file=str(tmp_path / name))
+        with pytest.raises(WinMLError, match=f"0x80070002.*the certificates .*{name} cannot be read"):
+            fetch(wanted)

@@ -109,12 +109,12 @@ def test_options_come_as_a_record_or_as_fields_but_not_both(model: LanguageModel
     with pytest.raises(TypeError, match="either options= or seed"):
         model.generate("a", options=TextGenerationOptions(2), seed=1)
     with pytest.raises(TypeError, match="TextGenerationOptions"):
-        model.generate("a", options={"seed": 1})  # type: ignore[typeddict-item]
+        model.generate("a", options={"seed": 1})  # type: ignore[arg-type]
 
 
 def test_a_foreign_cancellation_is_refused(model: LanguageModel) -> None:
     with pytest.raises(TypeError, match="cancellation"):
-        model.generate("a", cancellation=Event())  # type: ignore[typeddict-item]
+        model.generate("a", cancellation=Event())  # type: ignore[arg-type]
 
 
 def test_empty_fragments_are_not_yielded() -> None:
@@ -369,7 +369,12 @@ def test_closing_ends_an_open_stream(model: LanguageModel) -> None:
 
 def test_closing_ends_a_stream_that_another_thread_left_half_read(model: LanguageModel) -> None:
     streams: list[TextStream] = []
-    in_thread(lambda: (streams.append(model.stream("a")), next(streams[0]))).join(10)
+
+    def read_one() -> None:
+        streams.append(model.stream("a"))
+        next(streams[0])
+
+    in_thread(read_one).join(10)
     model.close()
     assert streams[0].result.finish_reason is Reason.CANCELED
 

@@ -28,6 +28,10 @@ def begin(
     return core_of(decoder).start(prompt, TextGenerationOptions(count), source or CancellationSource())
 
 
+def state_of(core: SequenceCore) -> TextGenerationSessionState:
+    return core.state
+
+
 def read(loop: GenerationLoop) -> list[int | None]:
     ids = []
     while (update := loop.read_next()) is not None:
@@ -75,7 +79,7 @@ def test_an_interrupted_generation_may_be_closed_at_once() -> None:
     loop = core.start([A], TextGenerationOptions(9), CancellationSource())
     _read_until_interrupt(loop)
     loop.close()
-    assert core.state is State.READY
+    assert state_of(core) is State.READY
     assert (core.retained, core.evaluated) == ([A, B], 2)
     assert loop.result is not None and loop.result.finish_reason is Reason.CANCELED
 
@@ -87,10 +91,10 @@ def test_an_interrupt_while_the_core_is_given_free_is_made_good(monkeypatch: pyt
     monkeypatch.setattr(core, "finished", _interrupting)
     with pytest.raises(KeyboardInterrupt):
         loop.read_next()
-    assert core.state is State.ACTIVE
+    assert state_of(core) is State.ACTIVE
     monkeypatch.undo()
     loop.close()
-    assert core.state is State.READY
+    assert state_of(core) is State.READY
     assert loop.result is not None and loop.result.finish_reason is Reason.MAX_TOKENS
 
 
@@ -159,7 +163,7 @@ def test_an_answer_that_ends_at_once_has_no_text() -> None:
     assert read(loop) == []
     assert loop.result is not None
     assert (loop.result.text, loop.result.finish_reason) == ("", Reason.EOS_TOKEN)
-    assert (core.state, core.retained, core.evaluated) == (State.READY, [A], 1)
+    assert (state_of(core), core.retained, core.evaluated) == (State.READY, [A], 1)
 
 
 def test_a_second_generation_cannot_start_beside_an_open_one() -> None:

@@ -26,6 +26,10 @@ def start(core: SequenceCore, prompt: list[int], count: int = 2) -> GenerationLo
     return core.start(prompt, TextGenerationOptions(count), CancellationSource())
 
 
+def state_of(core: SequenceCore) -> TextGenerationSessionState:
+    return core.state
+
+
 def read(loop: GenerationLoop) -> list[int | None]:
     ids = []
     while (update := loop.read_next()) is not None:
@@ -46,7 +50,7 @@ def core(decoder: ScriptedDecoder) -> SequenceCore:
 def test_starting_runs_nothing(core: SequenceCore, decoder: ScriptedDecoder) -> None:
     start(core, [A, B])
     assert decoder.runs == []
-    assert core.state is State.ACTIVE
+    assert state_of(core) is State.ACTIVE
 
 
 def test_the_prompt_is_one_run_and_each_token_another(core: SequenceCore, decoder: ScriptedDecoder) -> None:
@@ -124,7 +128,7 @@ def test_closing_gives_the_parts_up(core: SequenceCore, decoder: ScriptedDecoder
     core.close()
     core.close()
     assert decoder.is_closed
-    assert core.state is State.CLOSED
+    assert state_of(core) is State.CLOSED
 
 
 # --- recovering -------------------------------------------------------------------------------------------------------
@@ -134,7 +138,7 @@ def test_recovering_ends_an_operation_that_was_left_open(core: SequenceCore) -> 
     loop = start(core, [A, B], 5)
     loop.read_next()
     core.recover()
-    assert core.state is State.READY
+    assert state_of(core) is State.READY
     assert loop.result is not None and loop.result.token_ids == (B,)
     assert read(start(core, [A, B], 2)) == [B, C]
 
@@ -142,9 +146,9 @@ def test_recovering_ends_an_operation_that_was_left_open(core: SequenceCore) -> 
 def test_recovering_drops_a_failed_sequence(core: SequenceCore, decoder: ScriptedDecoder) -> None:
     decoder.before[1] = WinMLError(0x80004005)
     read(start(core, [A, B]))
-    assert core.state is State.RESET_REQUIRED
+    assert state_of(core) is State.RESET_REQUIRED
     core.recover()
-    assert core.state is State.EMPTY
+    assert state_of(core) is State.EMPTY
     assert read(start(core, [A, B], 1)) == [B]
 
 
@@ -167,10 +171,10 @@ def test_a_pipeline_that_refuses_to_reset_requires_one(core: SequenceCore, decod
     decoder.refuses_reset = True
     with failing(0x80004005):
         loop.close()
-    assert core.state is State.RESET_REQUIRED
+    assert state_of(core) is State.RESET_REQUIRED
     decoder.refuses_reset = False
     core.reset()
-    assert core.state is State.EMPTY
+    assert state_of(core) is State.EMPTY
 
 
 def test_an_operation_that_is_over_cannot_end_a_later_one(core: SequenceCore) -> None:
@@ -179,7 +183,7 @@ def test_an_operation_that_is_over_cannot_end_a_later_one(core: SequenceCore) ->
     second = start(core, [A, B], 2)
     first.close()
     first.read_next()
-    assert core.state is State.ACTIVE
+    assert state_of(core) is State.ACTIVE
     assert read(second) == [B, C]
 
 

@@ -1,51 +1,61 @@
-"""The busy rule: claims are exclusive, never wait, and give back only what they took."""
+"""The busy rule: calls exclude each other, never wait, and always give the pipeline back."""
 
 from __future__ import annotations
 
 import pytest
 
 from fakes.rig import failing
+from winml_lite.errors import NotSupportedError, WinMLError
 from winml_lite.gate import Gate
 
 
-def test_a_second_claim_is_refused_at_once() -> None:
-    gate, first, second = Gate(), object(), object()
-    gate.enter(first, "IWinMLPipeline.Run")
-    with failing(0x800700AA) as caught:
-        gate.enter(second, "IWinMLStage.BindInput")
-    assert "IWinMLStage.BindInput" in str(caught.value)
+def fail(error: BaseException) -> None:
+    raise error
 
 
-def test_a_refused_claim_gives_nothing_back() -> None:
-    gate, first, second = Gate(), object(), object()
-    gate.enter(first, "")
-    with failing(0x800700AA):
-        gate.enter(second, "")
-    gate.leave(second)
-    assert gate.is_held
-    gate.leave(first)
-    gate.leave(first)
+def test_the_work_is_done_and_its_result_returned() -> None:
+    gate = Gate()
+    assert gate.hold("Call", lambda a, b: (a, b, gate.is_held), 1, b=2) == (1, 2, True)
     assert not gate.is_held
 
 
-def test_the_same_thread_has_no_privilege() -> None:
-    gate, outer = Gate(), object()
-    gate.enter(outer, "")
-    with failing(0x800700AA):
-        gate.enter(object(), "")
-
-
-def interrupted_between_enter_and_work(gate: Gate) -> None:
-    claim = object()
-    try:
-        gate.enter(claim, "")
-        raise KeyboardInterrupt
-    finally:
-        gate.leave(claim)
-
-
-def test_an_interrupt_leaves_the_gate_free() -> None:
+def test_a_second_call_is_refused_at_once_even_on_the_same_thread() -> None:
     gate = Gate()
+
+    def call_again() -> None:
+        with failing(0x800700AA) as caught:
+            gate.hold("IWinMLStage.BindInput", pytest.fail, "it must not be called")
+        assert "IWinMLStage.BindInput" in str(caught.value)
+        assert gate.is_held
+
+    gate.hold("IWinMLPipeline.Run", call_again)
+    assert not gate.is_held
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), WinMLError(0x80004005)])
+def test_a_failure_gives_the_pipeline_back(error: BaseException) -> None:
+    gate = Gate()
+    with pytest.raises(type(error)):
+        gate.hold("Call", fail, error)
+    assert not gate.is_held
+
+
+def test_a_failure_gets_the_context_of_the_call() -> None:
+    with failing(0x80070032) as caught:
+        Gate().hold("IWinMLPipeline.Run", fail, NotSupportedError(0x80070032, "engine", "text"))
+    assert (caught.value.context, caught.value.native_message) == ("IWinMLPipeline.Run", "engine: text")
+
+
+def test_an_interrupt_while_giving_back_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, leave = Gate(), Gate._leave
+    interrupts = iter([KeyboardInterrupt()])
+
+    def interrupted(self: Gate, claim: object) -> None:
+        for interrupt in interrupts:
+            raise interrupt
+        leave(self, claim)
+
+    monkeypatch.setattr(Gate, "_leave", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        interrupted_between_enter_and_work(gate)
+        gate.hold("Call", int)
     assert not gate.is_held

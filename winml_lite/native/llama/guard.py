@@ -131,16 +131,6 @@ def _check_numbers(header: _Header) -> None:
 
 
 def _check_vocabulary(header: _Header) -> None:
-    tokens = header.values.get("tokenizer.ggml.tokens")
-    if not isinstance(tokens, list) or header.values.get("tokenizer.ggml.model") in _WITHOUT_TOKENS:
-        return
-    if not tokens:
-        header.refuse("the vocabulary is empty")
-    names = set(tokens)
-    if "" in names or "\0" in "".join(tokens):  # the engine reads up to the first NUL, and renames what is empty then
-        names = {token.split("\0", 1)[0] or f"[EMPTY_{index}]" for index, token in enumerate(tokens)}
-    if len(names) != len(tokens):
-        header.refuse("two tokens of the vocabulary are spelled alike")
     types = header.values.get("tokenizer.ggml.token_type")
     if header.values.get("tokenizer.ggml.model") == "bert" and isinstance(types, np.ndarray):
         if (types == _BYTE_TOKEN).any():

@@ -66,20 +66,22 @@ class PreparedCall:
     def _bind(self, inputs: Sequence[Storage | None], managed: Iterable[int]) -> int:
         """Bring the binding up to date; only what changed is bound again."""
         session = self._session
-        if self._binding is None:
+        binding = self._binding
+        if binding is None:
             pointer = ctypes.c_void_p()
             api.CreateIoBinding(session.resource.pointer, ctypes.byref(pointer))
-            self._binding = owned(pointer, api.ReleaseIoBinding, session.resource)
-            self._binding_inputs = [None] * self._count
+            binding = owned(pointer, api.ReleaseIoBinding, session.resource)
             for index in managed:
-                api.BindInput(self._binding.pointer, session.input_names[index], self.input_values[index] or 0)
+                api.BindInput(binding.pointer, session.input_names[index], self.input_values[index] or 0)
             for slot, index in enumerate(self.slots.outputs):
-                api.BindOutput(self._binding.pointer, session.output_names[index], self.slots.value(slot))
+                api.BindOutput(binding.pointer, session.output_names[index], self.slots.value(slot))
+            self._binding_inputs = [None] * self._count
+            self._binding = binding
         for index, storage in enumerate(inputs):
             if storage is not None and storage is not self._binding_inputs[index]:
-                api.BindInput(self._binding.pointer, session.input_names[index], value_of(storage))
+                api.BindInput(binding.pointer, session.input_names[index], value_of(storage))
                 self._binding_inputs[index] = storage
-        return self._binding.pointer
+        return binding.pointer
 
     def stop(self) -> None:
         """Make the present run end early. May be called from any thread."""

@@ -22,7 +22,7 @@ from .pairs import StatePair, check_pairs
 from .ports import Symbols, check_port, sequence_length
 from .session import Session
 from .state import ManagedState
-from .values import own_value, storage_of, value_of
+from .values import copied, own_value, storage_of, value_of
 
 _RUN = "IWinMLPipeline.Run"
 
@@ -261,7 +261,7 @@ class OrtExecutor:
         for index in self._passed_wanted:
             source = self._bound_inputs[self._passed_through[index]]
             if source is not None:
-                self._taken[index] = Storage(source.data.copy(), source.data_type, source.shape)
+                self._taken[index] = copied(source)
         for index, target in self._copies:
             produced = self._taken.get(index) or self._take(index)
             self._taken[index] = produced

@@ -18,7 +18,7 @@ from . import api
 from .environment import RunState
 from .pairs import StatePair
 from .slots import OutputSlots
-from .values import has_whole_bytes, own_value, size_in_bytes, storage_of, truncated, value_descriptor, value_of
+from .values import copied, has_whole_bytes, size_in_bytes, truncated, value_descriptor, value_of, view_of
 
 Value = Storage | int
 """What a pair holds: a storage, or a value of the engine that belongs to the state; 0 is nothing."""
@@ -87,7 +87,7 @@ class ManagedState:
                 raise NotSupportedError(NOT_SUPPORTED, "IWinMLStage.RewindTo", "state of 4-bit elements cannot be cut")
             values = self._held[0].values.copy()
             for index in self._growing:
-                values[index] = truncated(self.storage(index), self.pairs[index].axis, position)
+                values[index] = self._cut(values[index], self.pairs[index].axis, position)
             self._replace(values, position)
 
     def set_capacity(self, capacity: int) -> None:
@@ -190,14 +190,12 @@ class ManagedState:
         self._step = 0
 
     def storage(self, index: int) -> Storage:
-        """The present value of a pair as a storage; of a shared pair a copy of the part in use."""
+        """A copy of the present value of a pair; of a shared pair only the part in use."""
         held = self._held[0]
         value = held.values[index]
-        if isinstance(value, int):
-            value = held.values[index] = storage_of(own_value(value))
-        if self._shared[index]:
-            return truncated(value, self.pairs[index].axis, held.position + self._step)
-        return value
+        if not self._shared[index]:
+            return copied(view_of(value) if isinstance(value, int) else value)
+        return self._cut(value, self.pairs[index].axis, held.position + self._step)
 
     # Inside
 
@@ -212,6 +210,9 @@ class ManagedState:
         ]
         self._moving = [index for index, shared in enumerate(self._shared) if not shared]
         self._growing = [index for index in self._moving if self.pairs[index].fixed_extent is None]
+
+    def _cut(self, value: Value, axis: int, extent: int) -> Storage:
+        return truncated(view_of(value) if isinstance(value, int) else value, axis, extent)
 
     def _length(self, index: int, value: int) -> int:
         """Extent of a value's sequence axis; by its size, which is much cheaper to ask for than its shape."""

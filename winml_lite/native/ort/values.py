@@ -72,13 +72,22 @@ def own_value(value: int) -> Resource:
 
 def storage_of(owner: Resource) -> Storage:
     """View a value that the engine made; the memory lives as long as the storage or any array over it."""
-    data_type, shape = value_descriptor(owner.pointer)
-    out = _outs
-    api.GetTensorMutableData(owner.pointer, out.pointer_reference)
-    data = ffi.view_memory(out.pointer.value or 0, byte_size(data_type, shape), owner)
-    storage = Storage(data, data_type, shape)
+    storage = view_of(owner.pointer, owner)
     storage.native = owner
     return storage
+
+
+def view_of(value: int, owner: object = None) -> Storage:
+    """View a value; without an owner, the caller keeps the value for as long as the view is used."""
+    data_type, shape = value_descriptor(value)
+    out = _outs
+    api.GetTensorMutableData(value, out.pointer_reference)
+    return Storage(ffi.view_memory(out.pointer.value or 0, byte_size(data_type, shape), owner), data_type, shape)
+
+
+def copied(storage: Storage) -> Storage:
+    """Copy a storage."""
+    return Storage(storage.data.copy(), storage.data_type, storage.shape)
 
 
 def value_descriptor(value: int) -> Descriptor:

@@ -1,0 +1,179 @@
+"""Programs for `test_generation_threads.py`, each run in its own process: `generation_programs.py PROGRAM MODEL`.
+
+MODEL is the scripted model in one of its forms.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import genai
+
+ASKED = "<|im_start|>user\nWhat?<|im_end|>\n<|im_start|>assistant\n"
+SENTENCE = "Paris is the capital of France, a city with good café and museums."
+
+
+def eight_threads(path: str) -> None:
+    """Eight threads call one model at once; each answer is right."""
+    wrong: list[str] = []
+    with genai.load(path, threads=1) as model:
+        start = threading.Barrier(8)
+
+        def work(number: int) -> None:
+            start.wait()
+            for turn in range(12):
+                text = ASKED.replace("What", "What" if (number + turn) % 2 else "Where")
+                answer = model.generate(text).text if number % 2 else "".join(model.stream(text))
+                if answer != SENTENCE:
+                    wrong.append(answer)
+
+        run_all(work, 8)
+    assert wrong == []
+
+
+def chats_in_threads(path: str) -> None:
+    """Each thread keeps a conversation of its own on one model."""
+    lengths: list[int] = []
+    with genai.load(path, threads=1) as model:
+
+        def work(number: int) -> None:
+            chat = model.chat(system=f"You are number {number}.")
+            for _ in range(4):
+                assert chat.send("What?").text == SENTENCE
+            lengths.append(len(chat.messages))
+
+        run_all(work, 4)
+    assert lengths == [8] * 4
+
+
+def dropped_streams(path: str) -> None:
+    """Streams are read half and dropped in threads, in cycles that only garbage collection finds."""
+    with genai.load(path, threads=1) as model:
+
+        def work(number: int) -> None:
+            for _ in range(20):
+                stream = model.stream(ASKED)
+                assert next(stream) == "Paris"
+                ring: list[object] = [stream]
+                ring.append(ring)
+                del stream, ring
+                gc.collect()
+
+        run_all(work, 4)
+        assert model.generate(ASKED, timeout=10).text == SENTENCE
+
+
+def closed_while_running(path: str) -> None:
+    """The model is closed while other threads read it; they end quietly or are refused by name."""
+    endings: list[str] = []
+    model = genai.load(path, threads=1)
+    begun = threading.Event()
+
+    def work(number: int) -> None:
+        try:
+            while True:
+                result = model.generate(ASKED)
+                begun.set()
+                endings.append(result.finish_reason.name)
+        except RuntimeError as error:
+            endings.append(str(error))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    begun.wait(30)
+    model.close()
+    for thread in threads:
+        thread.join(30)
+    assert endings.count("LanguageModel is closed") == 3
+    assert set(endings) <= {"EOS_TOKEN", "CANCELED", "LanguageModel is closed"}
+
+
+def interrupts(path: str) -> None:
+    """Twenty interrupts at random moments leave the model usable."""
+    random.seed(7)
+    caught = 0
+    with genai.load(path, threads=1) as model:
+        chat = model.chat()
+        while caught < 20:
+            try:
+                interrupt_soon(random.random() * 0.03)
+                while True:
+                    chat.reset()
+                    model.generate(ASKED)
+                    chat.send("What?")
+            except KeyboardInterrupt:
+                caught += 1
+            assert model.generate(ASKED, timeout=10).text == SENTENCE
+            assert chat.send("Where?", max_new_tokens=4).text == "Paris is the capital"
+
+
+def interrupts_of_the_long_road(path: str) -> None:
+    """Twenty interrupts at random moments leave a session usable once its stream is closed."""
+    from genai.tasks import TextGenerationOptions, TextGenerationSession, TextGenerationStream
+
+    random.seed(11)
+    with genai.load(path, threads=1) as model:
+        core = model._open()
+        session = TextGenerationSession(core, None)  # type: ignore[arg-type]
+        caught = 0
+        while caught < 20:
+            stream: TextGenerationStream | None = None
+            try:
+                interrupt_soon(random.random() * 0.01)
+                while True:
+                    stream = session.generate_text(ASKED, TextGenerationOptions(12))
+                    for update in stream:
+                        assert update.fragment in SENTENCE
+            except KeyboardInterrupt:
+                caught += 1
+            if stream is not None:
+                stream.close()
+            core.recover()
+            assert session.generate(ASKED).text == SENTENCE
+
+
+def interrupt_soon(seconds: float) -> None:
+    """Send the process a SIGINT from another thread after a while."""
+
+    def send() -> None:
+        time.sleep(seconds)
+        signal.raise_signal(signal.SIGINT)
+
+    threading.Thread(target=send, daemon=True).start()
+
+
+def leave_a_stream_open(path: str) -> None:
+    """The interpreter ends with a model loaded and a stream half read."""
+    globals()["kept"] = genai.load(path, threads=1).stream(ASKED)
+    next(globals()["kept"])
+
+
+def run_all(work: Callable[[int], None], count: int) -> None:
+    """Run `work` in threads and raise the first error of any of them."""
+    errors: list[BaseException] = []
+
+    def guarded(number: int) -> None:
+        try:
+            work(number)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
+    if errors:
+        raise errors[0]
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2])

@@ -1,0 +1,68 @@
+"""Text generation from many threads, under Ctrl-C and at exit, with real engines, each program in its own process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.model_files import ModelFiles, require_engine
+from models import recipes
+
+pytestmark = pytest.mark.real
+
+PROGRAM = Path(__file__).with_name("generation_programs.py")
+ROOT = PROGRAM.parents[2]
+
+
+@pytest.fixture(params=["gguf", "gqa", "plain"])
+def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
+    """The scripted model in one of its forms."""
+    require_engine("llama" if request.param == "gguf" else "ort")
+    if request.param == "gguf":
+        return recipes.scripted_gguf(files.folder)
+    return recipes.scripted_onnx(files.folder, request.param)
+
+
+def run(program: str, path: Path) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-X", "faulthandler", str(PROGRAM), program, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_s_lif_06_eight_threads_get_the_right_answers(path: Path) -> None:
+    assert run("eight_threads", path) == (0, "", "")
+
+
+def test_s_lif_06_conversations_in_threads_do_not_mix(path: Path) -> None:
+    assert run("chats_in_threads", path) == (0, "", "")
+
+
+def test_streams_dropped_half_read_in_threads_give_their_turn_back(path: Path) -> None:
+    assert run("dropped_streams", path) == (0, "", "")
+
+
+def test_closing_a_model_that_other_threads_use(path: Path) -> None:
+    assert run("closed_while_running", path) == (0, "", "")
+
+
+def test_s_lif_08_twenty_interrupts_leave_the_model_usable(path: Path) -> None:
+    code, _, errors = run("interrupts", path)
+    assert code == 0, errors
+
+
+def test_s_lif_08_twenty_interrupts_leave_a_session_usable(path: Path) -> None:
+    code, _, errors = run("interrupts_of_the_long_road", path)
+    assert code == 0, errors
+
+
+def test_s_lif_01_leaving_with_a_stream_half_read_is_silent(path: Path) -> None:
+    assert run("leave_a_stream_open", path) == (0, "", "")

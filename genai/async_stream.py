@@ -23,13 +23,14 @@ T = TypeVar("T")
 class AsyncTextStream:
     """An asynchronous iterator of text pieces; afterwards `result` holds the whole.
 
-    Waiting for the model's turn, the prompt and every token happen in one worker thread. Cancelling the task that reads,
+    Waiting for the turn, the prompt and every token happen in one worker thread. Cancelling the task that reads,
     leaving the loop early, or `aclose()` ends the generation as CANCELED after the step that is being computed.
     """
 
     def __init__(self, start: Callable[[], TextStream]) -> None:
         self._start = start
         self._stream: TextStream | None = None
+        self._is_cancelled = False
         self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "genai")
 
     def __aiter__(self) -> AsyncIterator[str]:
@@ -52,6 +53,8 @@ class AsyncTextStream:
     def _read(self) -> str | None:
         if self._stream is None:
             self._stream = self._start()
+            if self._is_cancelled:
+                self._stream.cancel()
         return next(self._stream, None)
 
     def _close(self) -> None:
@@ -81,6 +84,7 @@ class AsyncTextStream:
 
     def cancel(self) -> None:
         """Ask the generation to stop; the iteration then ends, and `result` says CANCELED."""
+        self._is_cancelled = True
         if self._stream is not None:
             self._stream.cancel()
 

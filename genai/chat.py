@@ -9,6 +9,7 @@ from .messages import ChatCompletionMessage, ChatCompletionRequest, ChatRole
 from .results import TextGenerationFinishReason, TextGenerationResult
 
 if TYPE_CHECKING:
+    from .async_stream import AsyncTextStream
     from .language_model import CallFields, LanguageModel
     from .sequence import SequenceCore
     from .text_stream import TextStream
@@ -66,6 +67,12 @@ class Chat:
     def send(self, text: str, **fields: Unpack[CallFields]) -> TextGenerationResult:
         """Send `text` as the user's turn and return the whole answer; takes what `LanguageModel.stream` takes."""
         return self.stream(text, **fields).read()
+
+    def astream(self, text: str, **fields: Unpack[CallFields]) -> AsyncTextStream:
+        """Stream for asyncio: `async for piece in chat.astream(...)`; takes what `LanguageModel.stream` takes."""
+        from .async_stream import AsyncTextStream  # brings asyncio
+
+        return AsyncTextStream(lambda: self.stream(text, **fields))
 
     def reset(self) -> None:
         """Forget the history; the system message stays."""

@@ -3,6 +3,9 @@
 The order: check the request, map it for the template with control spellings broken, render, see that every field was
 used, work out what opens the assistant's turn, tokenize with exactly one BOS where the model has one. Not here: the
 template engine (`template.py`), spellings (`spellings.py`), the data that templates see (`template_data.py`).
+
+Control spellings stay as they are in assistant messages (templates look for their marks there) and in template values
+(they are the program's own).
 """
 
 from __future__ import annotations
@@ -191,8 +194,8 @@ def _added(closed: str, opened: str) -> str:
     """What `opened` has beyond `closed`."""
     if opened.startswith(closed):
         return opened[len(closed) :]
-    common = next(index for index, pair in enumerate(zip(closed, opened, strict=False)) if pair[0] != pair[1])
-    return opened[common:]
+    pairs = enumerate(zip(closed, opened, strict=False))
+    return opened[next((index for index, (a, b) in pairs if a != b), len(opened)) :]
 
 
 def _encode(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
@@ -238,9 +241,10 @@ def _find_stops(vocabulary: TextVocabulary, template: ChatTemplate) -> tuple[str
         return ()  # a template with rules of its own about turns: nothing can be learned from it
     _, found, rest = text.rpartition(_PROBE)
     rest = rest.lstrip()
-    if not found or not rest:
+    ids = vocabulary.encode(rest, False) if found else []
+    if not ids:
         return ()
-    first = vocabulary.encode(rest, False)[0]
+    first = ids[0]
     spelling = (vocabulary.piece(first) or b"").decode("utf-8", "replace")
     if first in vocabulary.eos_token_ids:
         return ()

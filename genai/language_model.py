@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from winml_lite import NotSupportedError
 
@@ -22,6 +22,9 @@ from .results import TextGenerationResult
 from .sequence import SequenceCore
 from .text_stream import OnEnd, Operation, TextStream, Turn, Turnstile
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .async_stream import AsyncTextStream
 
 
 class OptionFields(TypedDict, total=False):
@@ -139,6 +142,13 @@ class LanguageModel:
         WinMLError.
         """
         return self.stream(prompt, **fields).read()
+
+    def astream(self, prompt: str | Iterable[int], **fields: Unpack[CallFields]) -> AsyncTextStream:
+        """Stream for asyncio: `async for piece in model.astream(...)`; takes what `stream` takes."""
+        from .async_stream import AsyncTextStream  # brings asyncio
+
+        _options(fields)
+        return AsyncTextStream(lambda: self.stream(prompt, **fields))
 
     def chat(self, system: str | None = None, *, messages: Iterable[tuple[str, str]] = ()) -> Chat:
         """Begin a conversation, with an optional system message and an optional history of (role, content) pairs.

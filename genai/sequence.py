@@ -198,9 +198,11 @@ class SequenceCore:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def synchronize(self) -> None:
-        """Take the position from the stage: an interrupt may fall between a run and its book-keeping."""
+        """Take the position from the stage: an interrupt may fall between a run and its book-keeping, and a state that
+        cannot take back a broken run starts again at 0.
+        """
         position = self.state_owner.sequence_position
-        if self.evaluated <= position <= len(self.retained):
+        if position <= len(self.retained):
             self.evaluated = position
 
     def step_back(self) -> None:

@@ -93,15 +93,13 @@ class TemplateData:
     def check_read(self) -> None:
         """Raise NotSupportedError for a field that the template did not use."""
         for index, fields in enumerate(self.messages):
-            parts = fields.copy().get("content")
+            parts = dict.get(fields, "content")
             unread = set(fields.unread)
             if isinstance(parts, ContentParts) and any(part.unread for part in parts):
                 unread.add("content")
             if unread:
-                names = ", ".join(sorted(unread))
-                unsupported(
-                    f"the chat template does not use {names} of message {index} (role {dict(fields)['role']!r})"
-                )
+                names, role = ", ".join(sorted(unread)), dict.get(fields, "role")
+                unsupported(f"the chat template does not use {names} of message {index} (role {role!r})")
         for tool in self.tools or ():
             if tool.unread:
                 unsupported("the chat template does not use tools")

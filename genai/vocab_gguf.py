@@ -111,11 +111,12 @@ class GgufVocabulary:
 
     def _chat_templates(self) -> dict[str, str]:
         templates = {}
-        for key, value in self._metadata.items():
-            if key == _TEMPLATE_KEY and isinstance(value, str):
-                templates[DEFAULT_TEMPLATE] = value
-            elif key.startswith(_TEMPLATE_KEY + ".") and isinstance(value, str):
-                templates[key.removeprefix(_TEMPLATE_KEY + ".")] = value
+        for key in self._metadata:  # not items(): that would decode every token of the vocabulary
+            if key == _TEMPLATE_KEY or key.startswith(_TEMPLATE_KEY + "."):
+                name = key.removeprefix(_TEMPLATE_KEY + ".") if key != _TEMPLATE_KEY else DEFAULT_TEMPLATE
+                value = self._metadata[key]
+                if isinstance(value, str):
+                    templates[name] = value
         return templates
 
     def _named_tokens(self) -> dict[str, str]:

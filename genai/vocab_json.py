@@ -9,7 +9,8 @@ import functools
 import json
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import tokenizers
@@ -21,6 +22,7 @@ from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
 from .pieces import PieceRule, piece_rule
 from .vocab_files import VocabularyFiles, read_bytes
 
+_LARGEST_VOCABULARY = 1 << 24  # tokens; a larger id is damage, and no list of all ids could be made
 _MODEL_TYPES = ("BPE", "WordPiece", "WordLevel", "Unigram")
 
 
@@ -56,7 +58,10 @@ class JsonVocabulary:
     @functools.cached_property
     def token_count(self) -> int:
         """One more than the largest id."""
-        return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        count = 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        if count > _LARGEST_VOCABULARY:
+            raise WinMLError(INVALID_DATA, self.path, f"a token has the id {count - 1}")
+        return count
 
     @functools.cached_property
     def adds_bos(self) -> bool:
@@ -72,10 +77,8 @@ class JsonVocabulary:
 
     def encode(self, text: str, add_special_tokens: bool) -> list[int]:
         """Return the ids of `text`, which must hold no surrogates."""
-        try:
+        with _library_errors(self.path, "the tokenizer cannot encode this text"):
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
-        except Exception as error:  # the library has no narrower type
-            raise WinMLError(INVALID_DATA, self.path, f"the tokenizer cannot encode this text: {error}") from error
         return ids
 
     def encode_marked(self, text: str, marker: str) -> list[int]:
@@ -84,7 +87,7 @@ class JsonVocabulary:
         Special tokens are found before a normalizer runs, so a normalizer that removes the marker does just that. It
         works on a copy: in a plain text the marker would be a character like any other.
         """
-        with self._marked_lock:
+        with self._marked_lock, _library_errors(self.path, "the tokenizer cannot encode this text"):
             if self._marked is None:
                 self._marked = self._copy()
             removal = normalizers.Replace(marker, "")
@@ -160,15 +163,24 @@ def _open(path: str) -> Any:
     if path.lower().endswith((".model", ".tiktoken")):
         raise NotSupportedError(NOT_SUPPORTED, path, "only tokenizer.json and .gguf vocabularies can be read")
     try:
-        return tokenizers.Tokenizer.from_buffer(data)
-    except BaseException as error:
-        # The library reports bad files as a bare Exception, and its panics are no Exception at all.
-        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
-            raise
+        with _library_errors(path, "not a tokenizer.json"):
+            return tokenizers.Tokenizer.from_buffer(data)
+    except WinMLError as error:
         kind = _model_type(data)
         if isinstance(kind, str) and kind not in _MODEL_TYPES:
             raise NotSupportedError(NOT_SUPPORTED, path, f"unknown tokenizer model type {kind!r}") from error
-        raise WinMLError(INVALID_DATA, path, f"not a tokenizer.json: {error}") from error
+        raise
+
+
+@contextmanager
+def _library_errors(path: str, problem: str) -> Iterator[None]:
+    """Turn failures of the library into 0x8007000D: bare Exceptions, and panics that are no Exception at all."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise WinMLError(INVALID_DATA, path, f"{problem}: {error}") from error
 
 
 def _model_type(data: bytes) -> object:

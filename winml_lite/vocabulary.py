@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import Self
 
 from .checks import flag_value, index_value, path_value
-from .files.gguf import read_gguf
 from .handles import Closeable
 from .native.llama.vocabulary import LlamaVocabulary
 
@@ -31,7 +30,7 @@ class Vocabulary(Closeable[LlamaVocabulary]):
         Raises WinMLError: 0x80070002 and the like when the file cannot be opened, 0x80070570 when it is damaged,
         0x80070032 when it holds no vocabulary, 0x8007007E when llama.cpp is not installed.
         """
-        return cls(LlamaVocabulary(read_gguf(path_value(path))))
+        return cls(LlamaVocabulary(path_value(path)))
 
     @property
     def token_count(self) -> int:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import _thread
 import gc
 import itertools
+import signal
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -133,39 +135,69 @@ def close_on_another_thread_while_running(path: str, engine: str) -> None:
         thread.join()
 
 
+class Interrupts:
+    """Raises KeyboardInterrupt in the main thread every millisecond, but only while `armed`."""
+
+    def __init__(self) -> None:
+        self.armed = False
+        # One that strikes inside a finalizer is only reported there.
+        sys.unraisablehook = lambda report: None
+        signal.signal(signal.SIGINT, self._strike)
+        threading.Thread(target=self._tick, daemon=True).start()
+
+    def _strike(self, number: int, frame: object) -> None:
+        if self.armed:
+            self.armed = False
+            raise KeyboardInterrupt
+
+    def _tick(self) -> None:
+        while True:
+            time.sleep(0.001)
+            if self.armed:
+                _thread.interrupt_main()
+
+
 def interrupt_often(path: str, engine: str) -> None:
-    """Ctrl-C at any moment of a run leaves the pipeline free and the state whole."""
+    """Ctrl-C at any moment of a run leaves the pipeline free and the results right."""
     objects = make(path, engine)
     stage, pipeline = objects["stage"], objects["pipeline"]
     expected = objects["output"].to_numpy()
-    stop = threading.Event()
-
-    def interrupt() -> None:
-        while not stop.wait(0.002):
-            _thread.interrupt_main()
-
-    thread = threading.Thread(target=interrupt)
-    interrupts = 0
-    try:
-        thread.start()
-    except KeyboardInterrupt:
-        pass
-    while interrupts < 200:
+    interrupts = Interrupts()
+    for _ in range(200):
         try:
-            while True:
+            interrupts.armed = True
+            while interrupts.armed:
                 pipeline.reset()
                 pipeline.run()
         except KeyboardInterrupt:
-            interrupts += 1
-    while thread.is_alive():
+            pass
+        pipeline.reset()
+        pipeline.run()
+        assert np.array_equal(stage.output(0).to_numpy(), expected)
+
+
+def interrupt_stateful_runs(path: str, engine: str) -> None:
+    """Ctrl-C at any moment moves position and state both, or neither: the sum of n ones is n."""
+    runtime = Runtime()
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(path))
+    stage.add_state_tensor_pair(1, 1)
+    stage.request_output(0)
+    stage.bind_input(0, runtime.tensor_from_tokens([1]))
+    pipeline = builder.build()
+    interrupts = Interrupts()
+    for _ in range(500):
         try:
-            stop.set()
-            thread.join()
+            interrupts.armed = True
+            while interrupts.armed:
+                pipeline.run()
         except KeyboardInterrupt:
             pass
-    pipeline.reset()
-    pipeline.run()
-    assert np.array_equal(stage.output(0).to_numpy(), expected)
+        position = stage.sequence_position
+        pipeline.run()
+        assert stage.sequence_position == position + 1
+        assert stage.output(0).to_numpy().item() == position + 1
+        pipeline.reset()
 
 
 def use_closed_objects(path: str, engine: str) -> None:

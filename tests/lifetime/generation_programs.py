@@ -17,6 +17,7 @@ import genai
 
 ASKED = "<|im_start|>user\nWhat?<|im_end|>\n<|im_start|>assistant\n"
 SENTENCE = "Paris is the capital of France, a city with good café and museums."
+ROUNDS = 100  # more than fit into the time of an interrupt; one that falls into a finalizer is lost, by Python itself
 
 
 def eight_threads(path: str) -> None:
@@ -53,19 +54,22 @@ def chats_in_threads(path: str) -> None:
 
 
 def dropped_streams(path: str) -> None:
-    """Streams are read half and dropped in threads, in cycles that only garbage collection finds."""
+    """Streams are read half and dropped in threads; one in a cycle, which the garbage collection of another finds."""
     with genai.load(path, threads=1) as model:
 
         def work(number: int) -> None:
             for _ in range(20):
                 stream = model.stream(ASKED)
                 assert next(stream) == "Paris"
-                ring: list[object] = [stream]
-                ring.append(ring)
-                del stream, ring
-                gc.collect()
+                del stream
+
+        def drop_in_a_cycle(number: int) -> None:
+            ring: list[object] = [model.stream(ASKED)]
+            ring.append(ring)
 
         run_all(work, 4)
+        run_all(drop_in_a_cycle, 1)
+        gc.collect()
         assert model.generate(ASKED, timeout=10).text == SENTENCE
 
 
@@ -104,7 +108,7 @@ def interrupts(path: str) -> None:
         while caught < 20:
             try:
                 interrupt_soon(random.random() * 0.03)
-                while True:
+                for _ in range(ROUNDS):
                     chat.reset()
                     model.generate(ASKED)
                     chat.send("What?")
@@ -127,7 +131,7 @@ def interrupts_of_the_long_road(path: str) -> None:
             stream: TextGenerationStream | None = None
             try:
                 interrupt_soon(random.random() * 0.01)
-                while True:
+                for _ in range(ROUNDS):
                     stream = session.generate_text(ASKED, TextGenerationOptions(12))
                     for update in stream:
                         assert update.fragment in SENTENCE

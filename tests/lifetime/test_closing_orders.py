@@ -22,9 +22,9 @@ def engine(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def survives(program: str, files: ModelFiles, engine: str) -> None:
+def survives(program: str, files: ModelFiles, engine: str, graph: str = "add") -> None:
     """The program ends with 0 and says nothing."""
-    path = files.onnx("add") if engine == "ort" else files.gguf
+    path = files.onnx(graph) if engine == "ort" else files.gguf
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", str(PROGRAM), program, path, engine],
         capture_output=True,
@@ -69,6 +69,10 @@ def test_s_lif_05_opening_again(files: ModelFiles, engine: str) -> None:
 
 def test_s_lif_08_interrupts_at_any_moment(files: ModelFiles, engine: str) -> None:
     survives("interrupt_often", files, engine)
+
+
+def test_s_lif_08_interrupts_of_a_stateful_stage(files: ModelFiles, ort: None) -> None:
+    survives("interrupt_stateful_runs", files, "ort", "grow")
 
 
 def test_closing_on_another_thread(files: ModelFiles, engine: str) -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import onnx
 import pytest
-from fakes.mutate_files import deadline, limit_memory, mutants
 
+from fakes.mutate_files import deadline, limit_memory, mutants
 from models import onnx_models
 from winml_lite.errors import WinMLError
 from winml_lite.files.artifact import OnnxArtifact

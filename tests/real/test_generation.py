@@ -7,6 +7,7 @@ that depends on every token of the prompt.
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -272,3 +273,32 @@ def test_s_lif_05_two_models_at_once_and_again_after_closing(form: str, files: M
     second.close()
     with genai.load(path, threads=1) as third:
         assert third.generate(ASKED, max_new_tokens=1).text == "Paris"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_s_lif_04_closing_frees_the_engine_at_once(form: str, files: ModelFiles) -> None:
+    model = genai.load(path_of(form, files.folder), threads=1)
+    stream = model.stream(ASKED)
+    assert next(stream) == "Paris"
+    pipeline = weakref.ref(model._open().pipeline.underlying_object)
+    executor = weakref.ref(model._open().pipeline.underlying_object.executors[0])
+    gc.collect()
+    gc.disable()
+    try:
+        model.close()
+        assert (pipeline(), executor()) == (None, None)
+    finally:
+        gc.enable()
+    assert stream.result.text == "Paris"
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("size", "room"), [(1, 0), (2, 1), (3, 2)])
+def test_s_ctx_06_odd_windows_work(form: str, size: int, room: int, files: ModelFiles) -> None:
+    with genai.load(path_of(form, files.folder), context_length=size, threads=1) as model:
+        assert model.context_length == size
+        result = model.generate("a", max_new_tokens=9)
+        assert result.finish_reason is genai.TextGenerationFinishReason.SEQUENCE_CAPACITY
+        assert result.generated_token_count == room
+        with pytest.raises(genai.WinMLError, match="do not fit into the context"):
+            model.generate("a" * (size + 1))

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import mmap
 import struct
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from .gguf_metadata import BOOL, NUMBERS, STRING, Metadata, Span
@@ -112,29 +114,37 @@ class _Cursor:
             raise CorruptHeader(f"{what} has a string of {length} bytes")
         return length
 
-    def skip_strings(self, count: int, what: str, distinct: bool) -> None:
-        """Step over `count` strings; with `distinct`, refuse one that appears twice.
+    def skip_strings(self, count: int, what: str) -> list[int]:
+        """Step over `count` strings; return where each ends.
 
-        The lengths are a chain, so this is the one loop over a vocabulary at load. An engine reads a token up to its
-        first NUL, and gives an empty one a name; those must differ.
+        The lengths are a chain, so this is the one loop over a vocabulary at load.
         """
         if count > _MAX_STRINGS:
             raise CorruptHeader(f"{what} claims {count} strings, more than any vocabulary has")
         length_at = struct.Struct("<Q").unpack_from
         data, position, last = self._data, self.position, self.end - 8
-        seen: set[bytes] = set()
+        ends: list[int] = []
         for index in range(count):
             if position > last:
                 raise CorruptHeader(f"{what} ends in string {index} of {count}; the file is truncated or damaged")
-            start = position + 8
-            position = start + length_at(data, position)[0]
-            if distinct:
-                text = data[start : self._short(position - start, what) + start]
-                text = text.split(b"\0", 1)[0] or b"[EMPTY_%d]" % index
-                if text in seen:
-                    raise CorruptHeader(f"{what} has the entry {text!r} twice")
-                seen.add(text)
+            position += 8 + length_at(data, position)[0]
+            ends.append(position)
         self.take(position - self.position, what)
+        return ends
+
+    def skip_distinct_strings(self, count: int, what: str) -> None:
+        """Step over `count` tokens; refuse one that appears twice.
+
+        An engine reads a token up to its first NUL, and gives an empty one a name; those must differ.
+        """
+        bounds = [self.position, *self.skip_strings(count, what)]
+        self._short(max((stop - start - 8 for start, stop in pairwise(bounds)), default=0), what)
+        texts = [self._data[start + 8 : stop] for start, stop in pairwise(bounds)]
+        if not all(texts) or b"\0" in b"".join(texts):
+            texts = [text.split(b"\0", 1)[0] or b"[EMPTY_%d]" % index for index, text in enumerate(texts)]
+        if len(set(texts)) < count:
+            twice = next(text for text, found in Counter(texts).items() if found > 1)
+            raise CorruptHeader(f"{what} has the entry {twice!r} twice")
 
 
 def read_header(data: mmap.mmap) -> GgufHeader:
@@ -212,8 +222,10 @@ def _read_pair(cursor: _Cursor, index: int) -> tuple[str, object]:
     start = cursor.position
     if not is_array:
         start = cursor.take(cursor.number("<Q", what), what)
+    elif code == STRING and key == _TOKENS:
+        cursor.skip_distinct_strings(count, what)
     elif code == STRING:
-        cursor.skip_strings(count, what, distinct=key == _TOKENS)
+        cursor.skip_strings(count, what)
     else:
         cursor.take(count * struct.calcsize(NUMBERS[code]), what)
     return key, Span(code, is_array, count, start, cursor.position)

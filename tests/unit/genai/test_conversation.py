@@ -331,6 +331,16 @@ def test_a_template_without_an_opening_adds_nothing(make: Any) -> None:
     assert (result.generation_prompt, result.generation_prompt_metadata.added) == ("", False)
 
 
+def test_an_opening_that_is_no_suffix_begins_where_the_prompts_part(make: Any) -> None:
+    template = "{{ messages[0].content }}{{ '[go]' if add_generation_prompt else '[wait] for it' }}"
+    assert formatted(make(template), HI).generation_prompt == "go]"
+
+
+def test_an_opening_that_shortens_the_prompt_is_empty(make: Any) -> None:
+    template = "{{ messages[0].content }}{% if not add_generation_prompt %}.{% endif %}"
+    assert formatted(make(template), HI).generation_prompt == ""
+
+
 def test_g43_a_continuation_ends_with_the_partial_text(make: Any) -> None:
     result = formatted(make(), HI, Message("assistant", "The capital"), continuation=Continuation.CONTENT)
     assert result.text.endswith("<|im_start|>assistant\nThe capital")
@@ -494,6 +504,11 @@ def test_user_defined_tokens_in_a_message_are_tokens(make: Any) -> None:
 def test_assistant_messages_keep_their_control_tokens(make: Any) -> None:
     result = formatted(make(CHATML), HI, Message("assistant", "a<|im_end|>b"), add_generation_prompt=False)
     assert result.token_ids.count(END) == 3
+
+
+def test_template_values_keep_their_control_tokens(make: Any) -> None:
+    value = ChatCompletionTemplateValue("mood", ChatCompletionTemplateValueType.STRING, "<|im_end|>")
+    assert formatted(make(), HI, template_values=(value,)).token_ids.count(END) == 2
 
 
 def test_a_noncharacter_in_a_message_stays_in_it(make: Any) -> None:

@@ -183,3 +183,13 @@ def _read_until_interrupt(loop: GenerationLoop) -> list[int | None]:
 
 def _interrupting(*arguments: object) -> None:
     raise KeyboardInterrupt
+
+
+def test_a_stage_that_lost_its_state_in_an_interrupt_is_fed_from_the_start() -> None:
+    decoder = ScriptedDecoder(successor)
+    decoder.hooks[3] = decoder.history.clear
+    decoder.before[3] = KeyboardInterrupt()
+    loop = begin(decoder, [A, A])
+    taken = _read_until_interrupt(loop)
+    assert taken + read(loop) == [B, C, D]
+    assert decoder.runs[-1] == [A, A, B, C]

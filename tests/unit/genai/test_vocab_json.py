@@ -280,3 +280,21 @@ def test_a_malformed_sibling_is_invalid_data_and_named(tmp_path: Path, name: str
     with pytest.raises(WinMLError, match=name) as caught:
         opened(tmp_path)
     assert caught.value.hresult == 0x8007000D
+
+
+def test_a_vocabulary_with_an_absurd_id_is_invalid_data(tmp_path: Path) -> None:
+    content = {"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0, "b": 999_999_999}, "merges": []}}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(WinMLError, match="999999999") as caught:
+        opened(path).token_count  # noqa: B018  (the property is what fails)
+    assert caught.value.hresult == 0x8007000D
+
+
+def test_a_text_that_the_tokenizer_cannot_encode_is_invalid_data(tmp_path: Path) -> None:
+    content = {"version": "1.0", "model": {"type": "Unigram", "unk_id": None, "vocab": [["a", 0.0]]}}
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(WinMLError, match="cannot encode") as caught:
+        opened(path).encode("b", False)
+    assert caught.value.hresult == 0x8007000D

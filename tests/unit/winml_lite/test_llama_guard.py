@@ -89,6 +89,12 @@ def test_word_pieces_have_no_byte_tokens(tmp_path: Path) -> None:
         check_model(artifact)
 
 
+def test_rwkv_needs_a_token_for_a_line_feed(tmp_path: Path) -> None:
+    artifact = changed(tmp_path, tokenizer__ggml__model="rwkv")
+    with pytest.raises(WinMLError, match="line feed"):
+        check_model(artifact)
+
+
 @pytest.mark.parametrize("model", ["no_vocab", "none", "test"])
 def test_a_model_without_a_vocabulary(tmp_path: Path, model: str) -> None:
     assert not has_vocabulary(changed(tmp_path, tokenizer__ggml__model=model).file)

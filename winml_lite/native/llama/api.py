@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import sys
 import threading
@@ -61,7 +60,6 @@ class LlamaApi(Protocol):
     def llama_model_is_hybrid(self, model: int, /) -> bool: ...
 
     def llama_adapter_lora_init(self, model: int, path: bytes, /) -> int | None: ...
-    def llama_adapter_lora_free(self, adapter: int, /) -> None: ...
     def llama_set_adapters_lora(self, context: int, adapters: Any, count: int, scales: Any, /) -> int: ...
 
     def llama_context_default_params(self) -> Any: ...
@@ -91,9 +89,11 @@ class LlamaApi(Protocol):
 
 def installed_version() -> str | None:
     """Version of llama-cpp-python, without importing it; None when it is not installed."""
+    import importlib.metadata as distributions  # slow, and only messages and listings tell the version
+
     try:
-        return importlib.metadata.version(_DISTRIBUTION)
-    except importlib.metadata.PackageNotFoundError:
+        return distributions.version(_DISTRIBUTION)
+    except distributions.PackageNotFoundError:
         return None
 
 

@@ -125,7 +125,9 @@ class Context:
         count = len(adapters)
         pointers = (ctypes.c_void_p * count)(*(pointer for pointer, _ in adapters))
         scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
-        status = self._model.library.api.llama_set_adapters_lora(self._pointer, pointers, count, scales)
+        function = self._model.library.api.llama_set_adapters_lora
+        types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+        status = retyped(function, ctypes.c_int32, *types)(self._pointer, pointers, count, scales)
         if status:
             raise WinMLError(E_FAIL, _BUILD, f"{self._model.path}: the adapters were refused (status {status})")
 

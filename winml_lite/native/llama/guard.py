@@ -23,6 +23,7 @@ _INT32_MAX = 0x7FFFFFFF
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _BYTE_TOKEN = 6  # a value of tokenizer.ggml.token_type
 _WITHOUT_TOKENS = ("no_vocab", "none", "test")
+_RWKV_NEWLINES = frozenset(("\n", "\\n", "\\x0a", "\\x0A"))
 _WITH_BYTE_TOKENS = ("llama", "t5", "plamo2")
 
 
@@ -113,8 +114,9 @@ def _check_experts(header: _Header) -> None:
 
 
 def _check_numbers(header: _Header) -> None:
-    for key, value in header.values.items():
-        if key.startswith(header.prefix) and key.endswith("epsilon") and isinstance(value, float) and not value >= 0:
+    for key in header.values:  # not items(): that would decode every token of the vocabulary
+        value = header.values[key] if key.startswith(header.prefix) and key.endswith("epsilon") else None
+        if isinstance(value, float) and not value >= 0:
             header.refuse(f"{key} is {value}, not a number from 0 up")  # NaN included
     scaling = header.values.get(header.prefix + "rope.scaling.type")
     if isinstance(scaling, str) and scaling not in _ROPE_SCALINGS:
@@ -131,7 +133,10 @@ def _check_numbers(header: _Header) -> None:
 
 
 def _check_vocabulary(header: _Header) -> None:
-    types = header.values.get("tokenizer.ggml.token_type")
-    if header.values.get("tokenizer.ggml.model") == "bert" and isinstance(types, np.ndarray):
-        if (types == _BYTE_TOKEN).any():
-            header.refuse("a WordPiece vocabulary holds byte tokens")
+    model = header.values.get("tokenizer.ggml.model")
+    types = header.values.get("tokenizer.ggml.token_type") if model == "bert" else None
+    if isinstance(types, np.ndarray) and (types == _BYTE_TOKEN).any():
+        header.refuse("a WordPiece vocabulary holds byte tokens")
+    tokens = header.values.get("tokenizer.ggml.tokens") if model == "rwkv" else None
+    if isinstance(tokens, list) and not _RWKV_NEWLINES & set(tokens):
+        header.refuse("an RWKV vocabulary has no token for a line feed")

@@ -50,13 +50,15 @@ class Library:
     """llama.cpp, loaded."""
 
     api: LlamaApi
-    version: str
-    """Version of llama-cpp-python."""
     path: str
     """The library file."""
-
     repacks: bool
     """Whether weights may be repacked for the CPU's matrix instructions when a model is loaded."""
+
+    @property
+    def version(self) -> str:
+        """Version of llama-cpp-python."""
+        return installed_version() or "unknown"
 
     @property
     def has_gpu(self) -> bool:
@@ -81,7 +83,12 @@ class NativeLog:
             thread = threading.get_ident()
             known, line = self._pending.pop(thread, (logging.INFO, ""))
             known = _LEVELS.get(level, logging.INFO) if level != _CONTINUE else known
-            line += (text or b"").decode("utf-8", "replace")
+            text = text or b""
+            if not line and known < logging.ERROR and not logger.isEnabledFor(known):  # loading logs thousands of lines
+                if not text.endswith(b"\n"):
+                    self._pending[thread] = known, ""
+                return
+            line += text.decode("utf-8", "replace")
             *lines, rest = line.split("\n")
             if rest:
                 self._pending[thread] = known, rest
@@ -125,7 +132,7 @@ def library() -> Library:
             api, path = import_api()
             _route_log(api)
             api.llama_backend_init()
-            _loaded.append(Library(api, installed_version() or "unknown", path, _may_repack(api)))
+            _loaded.append(Library(api, path, _may_repack(api)))
     return _loaded[0]
 
 

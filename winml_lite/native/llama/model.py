@@ -11,9 +11,10 @@ from weakref import WeakValueDictionary
 
 from ...errors import E_FAIL, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
 from ...files.artifact import GgufArtifact
-from ...files.gguf import GgufFile
+from ...files.gguf import GgufFile, read_gguf
 from ...handles import Resource
 from . import guard
+from .api import retyped
 from .library import Library, library, log
 
 _BUILD = "IWinMLPipelineBuilder.Build"
@@ -30,24 +31,27 @@ class LlamaModel:
     def __init__(self, found: Library, artifact: GgufArtifact, pointer: int) -> None:
         self.library = found
         self.path = artifact.path
+        self.file = artifact.file
         self.gate = threading.RLock()  # a log handler may come back to the model
         """Held around every native call on the model or its vocabulary; they are short."""
         self.resource = Resource(pointer, gated(found.api.llama_model_free, self.gate), artifact.keep_alive)
         self.pointer = pointer
         self.vocab = found.api.llama_model_get_vocab(pointer)
         self.vocabulary_size = found.api.llama_vocab_n_tokens(self.vocab)
+        self._load_adapter = retyped(
+            found.api.llama_adapter_lora_init, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p
+        )
         self._adapters: dict[tuple[str, int, int], int] = {}
 
     def adapter(self, path: str) -> int:
         """Return a LoRA adapter for this model, loading it on first use; it is freed together with the model."""
         path = os.path.abspath(path)
         with GgufFile(path):  # a missing or damaged file is refused here, with its path
-            status = os.stat(path)
-        key = path, status.st_size, status.st_mtime_ns
+            key = _identity(path)
         with self.gate:
             if key not in self._adapters:
                 with log.captured_errors() as errors:
-                    pointer = self.library.api.llama_adapter_lora_init(self.pointer, os.fsencode(path))
+                    pointer = self._load_adapter(self.pointer, os.fsencode(path))
                 if not pointer:
                     text = errors[0] if errors else "the engine gives no reason"
                     raise WinMLError(E_FAIL, _BUILD, f"the adapter {path} does not fit {self.path}: {text}")
@@ -89,24 +93,42 @@ def load_model(artifact: GgufArtifact, gpu_layers: int) -> LlamaModel:
     return model
 
 
-def load_vocabulary(artifact: GgufArtifact) -> LlamaModel:
-    """Return a model that has at least the vocabulary of an artifact: a loaded one, else the vocabulary alone."""
-    if not guard.has_vocabulary(artifact.file):
-        raise WinMLError(NOT_SUPPORTED, "opening the vocabulary", f"{artifact.path} holds no vocabulary")
-    found = library()
+def load_vocabulary(path: str) -> LlamaModel:
+    """Return a model that has at least the vocabulary of a file: a loaded one, else the vocabulary alone."""
+    path = os.path.abspath(path)
     with _loading:
-        files = _files(artifact)
-        for key, model in list(_models.items()):
-            if key[0] == files:
-                return model
-        guard.check_model(artifact)
-        model = _models[files, _VOCABULARY_ONLY] = _load(found, artifact, _VOCABULARY_ONLY)
+        model = _loaded(path)
+        if model is None:
+            artifact = read_gguf(path)
+            _need_vocabulary(artifact.file)
+            found = library()
+            guard.check_model(artifact)
+            model = _models[_files(artifact), _VOCABULARY_ONLY] = _load(found, artifact, _VOCABULARY_ONLY)
+    _need_vocabulary(model.file)
     return model
 
 
+def _loaded(path: str) -> LlamaModel | None:
+    """Return a loaded model whose first file this is: its header need not be read a second time."""
+    try:
+        first = _identity(path)
+    except OSError:  # reading the file says it better
+        return None
+    return next((model for key, model in list(_models.items()) if key[0][0] == first), None)
+
+
+def _need_vocabulary(file: GgufFile) -> None:
+    if not guard.has_vocabulary(file):
+        raise WinMLError(NOT_SUPPORTED, "opening the vocabulary", f"{file.path} holds no vocabulary")
+
+
 def _files(artifact: GgufArtifact) -> tuple[tuple[str, int, int], ...]:
-    statuses = ((path, os.stat(path)) for path in artifact.shards)
-    return tuple((path, status.st_size, status.st_mtime_ns) for path, status in statuses)
+    return tuple(map(_identity, artifact.shards))
+
+
+def _identity(path: str) -> tuple[str, int, int]:
+    status = os.stat(path)
+    return path, status.st_size, status.st_mtime_ns
 
 
 def _load(found: Library, artifact: GgufArtifact, gpu_layers: int) -> LlamaModel:

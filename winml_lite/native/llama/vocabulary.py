@@ -8,7 +8,6 @@ from itertools import compress, repeat
 import numpy as np
 
 from ...errors import ARITHMETIC_OVERFLOW, INVALID_DATA, WinMLError
-from ...files.artifact import GgufArtifact
 from . import guard
 from .api import retyped
 from .model import load_vocabulary
@@ -19,10 +18,10 @@ _INT32_MAX = 0x7FFFFFFF
 class LlamaVocabulary:
     """The vocabulary of one model file. Safe to use from several threads; calls on one model take turns."""
 
-    def __init__(self, artifact: GgufArtifact) -> None:
-        model = load_vocabulary(artifact)
+    def __init__(self, path: str) -> None:
+        model = load_vocabulary(path)
         api = model.library.api
-        self.file = artifact.file
+        self.file = model.file
         self._model = model
         self._api = api
         self._vocab = model.vocab
@@ -37,7 +36,7 @@ class LlamaVocabulary:
             ctypes.c_bool,
             ctypes.c_bool,
         )
-        self._unspellable = guard.lacks_byte_tokens(artifact.file)
+        self._unspellable = guard.lacks_byte_tokens(model.file)
         self._pieces: list[bytes | None] = [None] * model.vocabulary_size
         self._ids: dict[str, int] | None = None
         self._ends: tuple[int, ...] | None = None

@@ -194,6 +194,7 @@ class OrtExecutor:
     # Preparation
 
     def _prepare(self) -> None:
+        self._dirty = True  # until the end, whatever interrupts
         inputs, state = self._bound_inputs, self._state
         for index, storage in enumerate(inputs):
             if storage is None and index not in self._managed_inputs:

@@ -186,6 +186,21 @@ class TextGenerationConfiguration:
         """The tokenizer, or None where it is the business of the task."""
         return self._tokenizer
 
+    @property
+    def decode_input_mode(self) -> None:
+        """How tokens reach the decoding pipeline; None in UNIFIED mode."""
+        return None
+
+    @property
+    def logical_capacity(self) -> None:
+        """The capacity of a two-pipeline composition; None in UNIFIED mode, where the state owner has one."""
+        return None
+
+    @property
+    def output_bindings(self) -> tuple[()]:
+        """Outputs bound by the caller; none in UNIFIED mode."""
+        return ()
+
     # --- validation ---------------------------------------------------------------------------------------------------
 
     def validate(self) -> None:

@@ -28,6 +28,7 @@ class TextGenerationStream:
         self._affinity = ThreadAffinity()
         self._result: TextGenerationResult | None = None
         self._finalizer = weakref.finalize(self, loop.close)
+        self._finalizer.atexit = False
 
     def _open(self) -> GenerationLoop:
         self._affinity.check("TextGenerationStream")
@@ -68,8 +69,10 @@ class TextGenerationStream:
     def close(self) -> None:
         """End the operation; unfinished it counts as CANCELED, and the model is not run again."""
         self._affinity.check("TextGenerationStream")
-        self._loop = None
-        self._finalizer()
+        if self._loop is not None:
+            self._loop.close()
+            self._finalizer.detach()
+            self._loop = None
 
     def __enter__(self) -> Self:
         self._open()

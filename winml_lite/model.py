@@ -139,7 +139,10 @@ def _position_of(ports: tuple[Port, ...], name: str, member: str) -> int:
 def find_port(ports: tuple[Port, ...], name: str) -> int | None:
     """Return the position of the port with exactly this name, or None."""
     text_value(name, "name")
-    return next((position for position, port in enumerate(ports) if port.name == name), None)
+    for position, port in enumerate(ports):
+        if port.name == name:
+            return position
+    return None
 
 
 def unknown_port(ports: tuple[Port, ...], name: str) -> str:

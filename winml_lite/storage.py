@@ -122,11 +122,10 @@ def check_descriptor(storage: Storage, wanted: Descriptor, what: str) -> None:
     """Raise 0x80070057 unless `storage` has the wanted type, rank and fixed extents; `what` names the binding."""
     data_type, extents = wanted
     shape = storage.shape
-    if (
-        storage.data_type is not data_type
-        or len(shape) != len(extents)
-        or any(want not in (FREE_DIMENSION, have) for have, want in zip(shape, extents, strict=True))
-    ):
+    fits = storage.data_type is data_type and len(shape) == len(extents)
+    for have, want in zip(shape, extents, strict=False):  # a loop, since it runs for each token
+        fits = fits and want in (FREE_DIMENSION, have)
+    if not fits:
         raise WinMLError(
             E_INVALIDARG,
             what,

@@ -61,6 +61,8 @@ def test_the_bundle_returns_the_configuration_and_fills_every_getter(stage: Comp
     assert configuration.state_owner_stage is stage.stage
     assert configuration.token_target is stage.target
     assert configuration.tokenizer is stage.tokenizer
+    assert (configuration.decode_input_mode, configuration.logical_capacity) == (None, None)
+    assert configuration.output_bindings == ()
 
 
 def test_a_fresh_configuration_has_nothing(stage: Composed) -> None:

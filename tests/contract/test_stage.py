@@ -6,6 +6,7 @@ Statements 57-76 and 132-142 of the object model, 77-86 of tensors.
 from __future__ import annotations
 
 import gc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -509,6 +510,18 @@ def test_r136_t78_wrong_names_and_tensors(runtime: Runtime, files: ModelFiles) -
         names.bind_input(0, floats(runtime, 1, 2))  # type: ignore[arg-type]
     with failing(0x80070490):
         names.output("A")
+
+
+def test_t83_profiling_leaves_a_file(runtime: Runtime, files: ModelFiles, ort: None, tmp_path: Path) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(files.onnx("two")))
+    stage.ort_options().set_session_config("session.enable_profiling", str(tmp_path / "profile"))
+    stage.bind_input(0, floats(runtime, 1, 2))
+    pipeline = builder.build()
+    pipeline.run()
+    pipeline.close()
+    stage.close()
+    assert [path.name.startswith("profile_") for path in tmp_path.glob("*.json")] == [True]
 
 
 def group_of(runtime: Runtime, path: str, *names: str | None) -> PipelineBuilder:

@@ -350,6 +350,22 @@ def test_s_lif_08_an_interrupt_before_anything_ran_leaves_the_session_empty(stag
     assert session.generate("a", options(1)).text == "b"
 
 
+def test_s_lif_08_an_interrupted_close_can_be_repeated(stage: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = stage.session()
+    stream = session.generate_text("a", options(9))
+    stream.read_next()
+    monkeypatch.setattr("genai.sequence.SequenceCore.finished", _interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        stream.close()
+    monkeypatch.undo()
+    stream.close()
+    assert session.generate("a", options(2)).text == "bc"
+
+
+def _interrupting(*arguments: object) -> None:
+    raise KeyboardInterrupt
+
+
 def _interrupt_after_commit(stage: Composed, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = stage.executor.commit
 

@@ -159,6 +159,17 @@ def leave_a_stream_open(path: str) -> None:
     next(globals()["kept"])
 
 
+def leave_a_session_open(path: str) -> None:
+    """The interpreter ends with a session whose stream is half read."""
+    from genai.tasks import TextGenerationSession
+
+    model = genai.load(path, threads=1)
+    session = TextGenerationSession(model._open(), None)  # type: ignore[arg-type]
+    stream = session.generate_text(ASKED)
+    stream.read_next()
+    globals()["kept"] = model, session, stream
+
+
 def run_all(work: Callable[[int], None], count: int) -> None:
     """Run `work` in threads and raise the first error of any of them."""
     errors: list[BaseException] = []

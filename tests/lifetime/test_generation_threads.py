@@ -64,5 +64,6 @@ def test_s_lif_08_twenty_interrupts_leave_a_session_usable(path: Path) -> None:
     assert code == 0, errors
 
 
-def test_s_lif_01_leaving_with_a_stream_half_read_is_silent(path: Path) -> None:
-    assert run("leave_a_stream_open", path) == (0, "", "")
+@pytest.mark.parametrize("program", ["leave_a_stream_open", "leave_a_session_open"])
+def test_s_lif_01_leaving_with_a_stream_half_read_is_silent(program: str, path: Path) -> None:
+    assert run(program, path) == (0, "", "")

@@ -24,11 +24,12 @@ class Port:
     """UNDEFINED for what is not a tensor or has no counterpart."""
     dimensions: tuple[Dimension, ...]
     rank_known: bool = True
+    descriptor: Descriptor = field(init=False, repr=False, compare=False)
+    """What is declared; every free dimension is `FREE_DIMENSION`."""
 
-    @property
-    def descriptor(self) -> Descriptor:
-        """The declared descriptor: every free dimension is `FREE_DIMENSION`."""
-        return self.data_type, tuple(d if isinstance(d, int) else FREE_DIMENSION for d in self.dimensions)
+    def __post_init__(self) -> None:
+        extents = tuple(d if isinstance(d, int) else FREE_DIMENSION for d in self.dimensions)
+        object.__setattr__(self, "descriptor", (self.data_type, extents))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import os
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_void_p, c_wchar_p
 from typing import Any, NoReturn
 
-from ...errors import E_FAIL, E_OUTOFMEMORY, ORT_STATUS, WinMLError
+from ...errors import E_FAIL, E_INVALIDARG, E_OUTOFMEMORY, ORT_STATUS, WinMLError
 from .. import ffi
 from .library import load
 
@@ -42,6 +42,8 @@ def raise_status(status: int, context: str = "") -> NoReturn:
     hresult = ORT_STATUS.get(code, E_FAIL)
     if hresult == E_FAIL and ("bad_alloc" in text or "Failed to allocate memory" in text):
         hresult = E_OUTOFMEMORY
+    if "shape verification failed" in text:  # of a bound output; older versions report it as an exception
+        hresult = E_INVALIDARG
     raise WinMLError(hresult, context, text)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...handles import Resource
@@ -23,8 +23,10 @@ from .values import value_of
 class PreparedCall:
     """Arguments of `Run`, or a binding for `RunWithBinding`, for the inputs and outputs of the next runs."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, open_inputs: Sequence[int]) -> None:
+        """`open_inputs` are those that the caller binds; the values of others are put into `input_values`."""
         self._session = session
+        self._open_inputs = open_inputs
         pointer = ctypes.c_void_p()
         api.CreateRunOptions(ctypes.byref(pointer))
         self._run_options = owned(pointer, api.ReleaseRunOptions)
@@ -52,18 +54,19 @@ class PreparedCall:
             self._binding.close()
             self._binding = None
 
-    def prepare(self, inputs: Sequence[Storage | None], managed: Iterable[int]) -> Callable[[], int | None]:
-        """Return the call; it gives back the status. `managed` inputs have their values in `input_values` already."""
-        for index, storage in enumerate(inputs):
+    def prepare(self, inputs: Sequence[Storage | None]) -> Callable[[], int | None]:
+        """Return the call; it gives back the status. The other inputs have their values already."""
+        for index in self._open_inputs:
+            storage = inputs[index]
             if storage is not None:
                 self.input_values[index] = value_of(storage)
         session, slots = self._session.resource.pointer, self.slots
         if slots.has_fresh:
             arguments = self._names, self.input_values, self._count, slots.names, slots.count, slots.values
             return partial(api.Run, session, self._run_options.pointer, *arguments)
-        return partial(api.RunWithBinding, session, self._run_options.pointer, self._bind(inputs, managed))
+        return partial(api.RunWithBinding, session, self._run_options.pointer, self._bind(inputs))
 
-    def _bind(self, inputs: Sequence[Storage | None], managed: Iterable[int]) -> int:
+    def _bind(self, inputs: Sequence[Storage | None]) -> int:
         """Bring the binding up to date; only what changed is bound again."""
         session = self._session
         binding = self._binding
@@ -71,13 +74,15 @@ class PreparedCall:
             pointer = ctypes.c_void_p()
             api.CreateIoBinding(session.resource.pointer, ctypes.byref(pointer))
             binding = owned(pointer, api.ReleaseIoBinding, session.resource)
-            for index in managed:
-                api.BindInput(binding.pointer, session.input_names[index], self.input_values[index] or 0)
+            for index in range(self._count):
+                if index not in self._open_inputs:
+                    api.BindInput(binding.pointer, session.input_names[index], self.input_values[index] or 0)
             for slot, index in enumerate(self.slots.outputs):
                 api.BindOutput(binding.pointer, session.output_names[index], self.slots.value(slot))
             self._binding_inputs = [None] * self._count
             self._binding = binding
-        for index, storage in enumerate(inputs):
+        for index in self._open_inputs:
+            storage = inputs[index]
             if storage is not None and storage is not self._binding_inputs[index]:
                 api.BindInput(binding.pointer, session.input_names[index], value_of(storage))
                 self._binding_inputs[index] = storage

@@ -53,6 +53,8 @@ class OrtExecutor:
             self._state = ManagedState(pairs, artifact.shareable_pairs, options.capacity_hint, session.state)
         self.sequence: Sequence | None = self._state
         self._managed_inputs = self._state.inputs if self._state is not None else frozenset()
+        self._open_inputs = tuple(index for index in range(len(self.inputs)) if index not in self._managed_inputs)
+        """Inputs that the caller binds: a few of many, where a decoder keeps its state itself."""
         self._bound_inputs: list[Storage | None] = [None] * len(self.inputs)
         self._bound_outputs: list[Storage | None] = [None] * len(self.outputs)
         self._wanted = [False] * len(self.outputs)
@@ -62,7 +64,7 @@ class OrtExecutor:
         }
         """Outputs that are an input: the engine neither copies them nor uses memory given for them."""
         self._symbols = Symbols(session.inputs, self._managed_inputs)
-        self._call = PreparedCall(session)
+        self._call = PreparedCall(session, self._open_inputs)
         self._invoke: Callable[[], int | None] = int  # replaced before the first run
         self._copies: list[tuple[int, Storage]] = []
         self._late_copies: list[tuple[Storage, Storage]] = []
@@ -196,8 +198,8 @@ class OrtExecutor:
     def _prepare(self) -> None:
         self._dirty = True  # until the end, whatever interrupts
         inputs, state = self._bound_inputs, self._state
-        for index, storage in enumerate(inputs):
-            if storage is None and index not in self._managed_inputs:
+        for index in self._open_inputs:
+            if inputs[index] is None:
                 name = self._session.inputs[index].name
                 raise WinMLError(E_INVALIDARG, _RUN, f"input {index} {name!r} is not bound")
         extents = self._symbols.agreed(inputs)
@@ -208,7 +210,7 @@ class OrtExecutor:
             self._place_outputs()
             if state is not None:
                 state.place(self._call.input_values, self._call.slots)
-        self._invoke = self._call.prepare(inputs, self._managed_inputs)
+        self._invoke = self._call.prepare(inputs)
         self._dirty = False
 
     def _place_outputs(self) -> None:

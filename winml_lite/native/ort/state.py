@@ -52,7 +52,7 @@ class ManagedState:
         self._used: dict[str, int] = {}
         """Extents of the free dimensions that the present values were made with, by symbol."""
         self._row_bytes: list[int] = [0] * len(pairs)
-        """Bytes of one position of each pair."""
+        """Bytes of one position of each pair; 0 where positions are not whole bytes."""
         self._shared: list[bool] = []
         self._moving: list[int] = []
         self._growing: list[int] = []
@@ -134,7 +134,8 @@ class ManagedState:
             value = values[index]
             if isinstance(value, int) or value.shape != shape:
                 values[index] = allocate(pair.data_type, shape)
-            self._row_bytes[index] = byte_size(pair.data_type, (*shape[: pair.axis], *shape[pair.axis + 1 :]))
+            if has_whole_bytes(pair.data_type):
+                self._row_bytes[index] = byte_size(pair.data_type, (*shape[: pair.axis], *shape[pair.axis + 1 :]))
             self._used.update((d, extents.get(d, 1)) for d in pair.free_symbols)
         if values != self._held[0].values:
             self._replace(values, 0)
@@ -216,10 +217,8 @@ class ManagedState:
 
     def _length(self, index: int, value: int) -> int:
         """Extent of a value's sequence axis; by its size, which is much cheaper to ask for than its shape."""
-        pair, row = self.pairs[index], self._row_bytes[index]
-        if row and has_whole_bytes(pair.data_type):
-            return size_in_bytes(value) // row
-        return value_descriptor(value)[1][pair.axis]
+        row = self._row_bytes[index]
+        return size_in_bytes(value) // row if row else value_descriptor(value)[1][self.pairs[index].axis]
 
     def _restart(self) -> None:
         """Drop the state; shared buffers stay, for they are as large as ever."""

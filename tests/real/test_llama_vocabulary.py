@@ -131,6 +131,13 @@ def test_very_long_words(vocabulary: Vocabulary, character: str) -> None:
     assert decode(vocabulary, text) == text.encode()
 
 
+@pytest.mark.parametrize("kind", ["tekken", "deepseek-llm", "gpt-4o"])
+def test_very_long_words_where_splitting_recurses(folder: Path, kind: str) -> None:
+    vocabulary = Vocabulary.from_file(recipes.vocabulary_gguf(folder, kind))
+    text = "a" * 60_000 + " " * 60_000 + "!" * 60_000
+    assert decode(vocabulary, text) == text.encode()
+
+
 def test_more_tokens_than_bytes(tmp_path: Path) -> None:
     """Where no token holds the mark of a space, each space becomes its three bytes: the first buffer is too small."""
     metadata = dict(Vocabulary.from_file(recipes.vocabulary_gguf(tmp_path, "spm-no-prefix")).metadata)

@@ -25,6 +25,7 @@ _BYTE_TOKEN = 6  # a value of tokenizer.ggml.token_type
 _WITHOUT_TOKENS = ("no_vocab", "none", "test")
 _RWKV_NEWLINES = frozenset(("\n", "\\n", "\\x0a", "\\x0A"))
 _WITH_BYTE_TOKENS = ("llama", "t5", "plamo2")
+_WITHOUT_REGEX = ("llama", "t5", "plamo2", "bert", "rwkv")
 
 
 def check_model(artifact: GgufArtifact) -> None:
@@ -54,6 +55,11 @@ def lacks_byte_tokens(file: GgufFile) -> bool:
     tokens = file.metadata.get("tokenizer.ggml.tokens")
     spelled = set(tokens) if isinstance(tokens, list) else set()
     return any(f"<0x{byte:02X}>" not in spelled and not (byte < 128 and chr(byte) in spelled) for byte in range(256))
+
+
+def splits_by_regex(file: GgufFile) -> bool:
+    """Whether text is split by regular expressions before it is tokenised."""
+    return file.metadata.get("tokenizer.ggml.model") not in _WITHOUT_REGEX
 
 
 class _Header:

@@ -11,6 +11,7 @@ from ...errors import ARITHMETIC_OVERFLOW, INVALID_DATA, WinMLError
 from . import guard
 from .api import retyped
 from .model import load_vocabulary
+from .stack import with_stack_for
 
 _INT32_MAX = 0x7FFFFFFF
 
@@ -37,6 +38,7 @@ class LlamaVocabulary:
             ctypes.c_bool,
         )
         self._unspellable = guard.lacks_byte_tokens(model.file)
+        self._splits = guard.splits_by_regex(model.file)
         self._pieces: list[bytes | None] = [None] * model.vocabulary_size
         self._ids: dict[str, int] | None = None
         self._ends: tuple[int, ...] | None = None
@@ -54,6 +56,11 @@ class LlamaVocabulary:
         if self._unspellable:
             problem = "the vocabulary cannot spell every byte (it lacks tokens such as <0x0A>)"
             raise WinMLError(INVALID_DATA, "Vocabulary.encode", f"{self.file.path}: {problem}")
+        if self._splits:
+            return with_stack_for(text, lambda: self._encode(text, add_special, parse_special))
+        return self._encode(text, add_special, parse_special)
+
+    def _encode(self, text: bytes, add_special: bool, parse_special: bool) -> list[int]:
         room = len(text) + 16  # enough, unless one byte becomes several tokens
         while room <= _INT32_MAX:
             ids = np.empty(room, np.int32)

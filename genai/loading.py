@@ -192,15 +192,22 @@ def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> Lan
         wiring = wire_decoder(model)
         builder, stage = _add_stage(runtime, model, options)
         declare_state(stage, wiring, settings.head_size)
-        stage.set_sequence_capacity_hint(
-            options.context_length or min(settings.context_length or DEFAULT_CONTEXT_LENGTH, DEFAULT_CONTEXT_LENGTH)
-        )
+        stage.set_sequence_capacity_hint(_onnx_capacity(options.context_length, settings.context_length, folder))
         if options.threads is not None:
             stage.ort_options().set_thread_count(options.threads)
         pipeline = builder.build()
     endpoints = (stage, wiring.token_input), (stage, wiring.logits_output)
     feed = TokenFeed(runtime, pipeline, *endpoints, runtime.create_cpu_target())
     return _assemble(name, "ort", file, tokenizer, (runtime, pipeline, stage, feed))
+
+
+def _onnx_capacity(wanted: int | None, declared: int | None, folder: Path) -> int:
+    """Choose the capacity of an ONNX decoder, whose position tables end at what its configuration declares."""
+    if wanted is None:
+        return min(declared or DEFAULT_CONTEXT_LENGTH, DEFAULT_CONTEXT_LENGTH)
+    if declared is not None and wanted > declared:
+        raise WinMLError(E_INVALIDARG, "genai.load", f"{folder} was made for {declared} tokens, not for {wanted}")
+    return wanted
 
 
 def _add_stage(runtime: Runtime, model: Model, options: LoadOptions) -> tuple[PipelineBuilder, Stage]:

@@ -77,7 +77,7 @@ def test_the_file_of_a_folder_is_loaded_with_what_lies_beside_it(folder: Path, f
 
 
 @pytest.mark.parametrize(
-    ("declared", "asked", "hint"), [(None, None, 4096), (512, None, 512), (131072, None, 4096), (512, 9000, 9000)]
+    ("declared", "asked", "hint"), [(None, None, 4096), (512, None, 512), (131072, None, 4096), (512, 256, 256)]
 )
 def test_the_context_is_what_the_model_declares_but_at_most_4096_unless_asked(
     folder: Path, fake: FakeBackend, declared: int | None, asked: int | None, hint: int
@@ -86,6 +86,13 @@ def test_the_context_is_what_the_model_declares_but_at_most_4096_unless_asked(
     with genai.load(folder, context_length=asked) as model:
         assert model.context_length == hint
     assert fake.script.options[0].capacity_hint == hint
+
+
+def test_a_context_beyond_the_declared_one_is_refused(folder: Path, fake: FakeBackend) -> None:
+    configure(folder, context_length=512)
+    with failing(E_INVALIDARG) as caught:
+        genai.load(folder, context_length=513)
+    assert "made for 512 tokens, not for 513" in str(caught.value)
 
 
 def test_the_size_of_a_head_fixes_the_cache_symbol(folder: Path, fake: FakeBackend) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import genai
 
 from . import subjects
-from .llama_side import BareLoop
+from .llama_side import BareLoop, use_plain_weights
 from .measure import Plan, Row, Step, alternate, endless, faster, main
 
 SAMPLING: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 1}
@@ -83,6 +83,7 @@ def measure_gguf(plan: Plan) -> Iterator[Row]:
         seconds = alternate(our_step(model, "sampled", plan), bare_step(bare, True), plan)
         other_side = "llama_decode and llama_sampler_sample"
         yield faster("P1 GGUF decode, sampled", other_side, seconds, 1, (">= 0.98", ">= 0.99"))
+        use_plain_weights()
         llama = llama_cpp.Llama(
             str(path), n_ctx=plan.context_length, n_threads=plan.threads, n_threads_batch=plan.threads, verbose=False
         )

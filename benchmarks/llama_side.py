@@ -8,6 +8,20 @@ from pathlib import Path
 
 import llama_cpp.llama_cpp as c
 
+PLAIN_WEIGHTS = """
+import llama_cpp.llama_cpp as low
+if b"AMX_INT8 = 1" in low.llama_print_system_info():
+    settings = low.llama_model_default_params()
+    settings.use_extra_bufts = False
+    low.llama_model_default_params = lambda: settings
+"""
+"""For programs with `llama_cpp.Llama`: no repacked weights where many builds crash on them, as our side does it."""
+
+
+def use_plain_weights() -> None:
+    """Run `PLAIN_WEIGHTS` in this process."""
+    exec(PLAIN_WEIGHTS, {})
+
 
 class BareLoop:
     """One context; tokens are fed unseen, or a sampler chain of llama.cpp chooses the next."""
@@ -16,6 +30,7 @@ class BareLoop:
         c.llama_backend_init()
         model_settings = c.llama_model_default_params()
         model_settings.n_gpu_layers = 0
+        model_settings.use_extra_bufts = b"AMX_INT8 = 1" not in c.llama_print_system_info()
         self._model = c.llama_model_load_from_file(str(path).encode(), model_settings)
         settings = c.llama_context_default_params()
         settings.n_ctx, settings.n_batch, settings.n_ubatch = context_length, batch, batch

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from . import subjects
+from .llama_side import PLAIN_WEIGHTS
 from .measure import Plan, Row, main, shorter
 
 PEAK = """
@@ -28,9 +29,10 @@ with genai.load(path, context_length=context, threads=threads) as model:
     for piece in model.stream(prompt, max_new_tokens=tokens):
         pass
 """
-LLAMA = """
+LLAMA = f"""
 import sys
 from llama_cpp import Llama
+{PLAIN_WEIGHTS}
 path, prompt, tokens, threads, context = *sys.argv[1:3], *map(int, sys.argv[3:])
 llama = Llama(path, n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False)
 for part in llama.create_completion(prompt, max_tokens=tokens, temperature=0.0, stream=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -10,22 +11,26 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from . import subjects
+from .llama_side import PLAIN_WEIGHTS
 from .measure import Plan, Row, main, shorter
 
-LLAMA_SCRIPT = """
+LLAMA_SCRIPT = f"""
 import sys
 from llama_cpp import Llama
+{PLAIN_WEIGHTS}
 path, prompt, threads, context = *sys.argv[1:3], *map(int, sys.argv[3:])
 llama = Llama(path, n_ctx=context, n_threads=threads, n_threads_batch=threads, verbose=False)
 for part in llama.create_completion(prompt, max_tokens=8, temperature=0.0, stream=True):
     print(part["choices"][0]["text"], end="", flush=True)
 """
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""Installed packages are compiled; a checkout must be allowed to keep its compiled files too."""
 
 
 def seconds_to_first_output(command: Sequence[str]) -> float:
     """Start a process and wait for the first byte that it prints."""
     start = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=ENVIRONMENT) as process:
         assert process.stdout is not None
         first = process.stdout.read(1)
         seconds = time.perf_counter() - start
@@ -38,7 +43,7 @@ def seconds_to_first_output(command: Sequence[str]) -> float:
 def seconds_to_run(command: Sequence[str]) -> float:
     """Run a process to its end."""
     start = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
     return time.perf_counter() - start
 
 

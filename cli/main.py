@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -51,6 +52,7 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        gc.set_threshold(50_000)  # imports make many objects that stay; looking through them again delays the answer
         try:
             terminal.prepare_streams()
             result = super().invoke(ctx)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 from winml_lite import NotSupportedError
 
 from .cancellation import CancellationSource
-from .chat import Chat
 from .checks import index_value, instance_of
 from .codes import E_NOINTERFACE
 from .options import TextGenerationOptions
@@ -25,6 +24,7 @@ from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .async_stream import AsyncTextStream
+    from .chat import Chat
 
 
 class OptionFields(TypedDict, total=False):
@@ -161,6 +161,8 @@ class LanguageModel:
                 "chat",
                 f"{self.name} has no chat template: it continues text, use generate() or stream()",
             )
+        from .chat import Chat  # plain text needs no messages
+
         return Chat(self, system, messages)
 
     def close(self) -> None:

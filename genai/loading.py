@@ -7,27 +7,21 @@ loop's set-up, written once.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import Literal
 
 from winml_lite import ExecutionTargetKind, Model, Pipeline, PipelineBuilder, Runtime, Stage, WinMLError
 
-from . import catalog, download
 from .checks import enum_value, index_value
-from .codes import E_INVALIDARG, FILE_NOT_FOUND, NOT_SUPPORTED
+from .codes import E_INVALIDARG, NOT_SUPPORTED
 from .feed import TokenFeed
 from .language_model import LanguageModel
 from .model_folder import declare_state, find_decoder, read_settings, wire_decoder
 from .sequence import SequenceCore
 from .tokenizer import Tokenizer
-
-if TYPE_CHECKING:
-    from .convert.conversion import Operators, Weights
 
 Engine = Literal["llama", "ort"]
 Progress = Callable[[str, int, int], None]
@@ -100,51 +94,9 @@ def resolve(
     path = Path(text)
     if path.exists():
         return path.stem if path.is_file() else path.resolve().name, path
-    entry = catalog.find(text) if isinstance(source, str) else None
-    if entry is None:
-        raise WinMLError(FILE_NOT_FOUND, "genai.load", _unknown(text))
-    gguf = download.pull(entry, offline=offline, progress=_stage(progress, "download"))
-    if (engine or ("llama" if _has_llama() else "ort")) == "llama":
-        return entry.name, gguf
-    return entry.name, _converted(gguf, entry, progress)
+    from .named_models import fetch  # a path needs neither the catalog nor downloads
 
-
-def _unknown(text: str) -> str:
-    if os.path.dirname(text) or Path(text).suffix.lower() in (".gguf", ".onnx", ".ort"):
-        return f"no file or folder {text!r}"
-    names = [entry.name for entry in catalog.entries()]
-    close = get_close_matches(text, names, 1)
-    hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(names)}"
-    return f"{text!r} is neither a file or folder nor a model of the catalog; {hint}"
-
-
-def _has_llama() -> bool:
-    return importlib.util.find_spec("llama_cpp") is not None
-
-
-def _stage(progress: Progress | None, stage: str) -> Callable[[int, int], None] | None:
-    if progress is None:
-        return None
-    return lambda done, total: progress(stage, done, total)
-
-
-def _converted(gguf: Path, entry: catalog.CatalogEntry, progress: Progress | None) -> Path:
-    """Return the ONNX decoder made from a catalog file, converting it at the first use."""
-    folder = download.converted_folder(entry)
-    if not (folder / "genai_config.json").is_file():
-        from .convert import convert_gguf  # brings `onnx`, which only a conversion needs
-
-        operators, weights = entry.variant.split("-")
-        with download.locked(folder):
-            if not (folder / "genai_config.json").is_file():
-                convert_gguf(
-                    gguf,
-                    folder,
-                    operators=cast("Operators", operators),
-                    weights=cast("Weights", weights),
-                    progress=_stage(progress, "convert"),
-                )
-    return folder
+    return fetch(source, engine, offline, progress)
 
 
 def _check_engine(path: Path, own: Engine, wanted: Engine | None) -> None:

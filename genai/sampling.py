@@ -15,7 +15,7 @@ temperature=2 they are .434 .263 .205 .097 and it keeps 0, 1 and 2: the temperat
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -160,7 +160,7 @@ class TokenSelector:
     """
 
     def __init__(self, options: TextGenerationOptions, vocabulary_size: int, prompt_ids: Iterable[int] = ()) -> None:
-        self.seed = options.seed or secrets.randbelow(2**64 - 1) + 1
+        self.seed = options.seed or int.from_bytes(os.urandom(8), "little") or 1
         self._random = SplitMix64(self.seed).random
         self._shape = (vocabulary_size,)
         self._penalties: _Penalties | None = None

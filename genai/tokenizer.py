@@ -8,16 +8,18 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from winml_lite import NotSupportedError
 
 from .checks import instance_of
 from .codes import E_NOINTERFACE
-from .conversation_result import ConstraintVocabularyIdentity, ConversationFormatResult
 from .decoder import PieceTable, TokenizerDecoder, token_id_value
-from .messages import ChatCompletionMessage, ChatCompletionRequest
 from .vocabulary import DEFAULT_TEMPLATE, TokenizerCore, open_vocabulary, well_formed
+
+if TYPE_CHECKING:
+    from .conversation_result import ConstraintVocabularyIdentity, ConversationFormatResult
+    from .messages import ChatCompletionRequest
 
 
 class Tokenizer:
@@ -144,6 +146,8 @@ class Tokenizer:
 
         ValueError for no messages or a wrong pair; otherwise like `format_conversation`.
         """
+        from .messages import ChatCompletionMessage, ChatCompletionRequest  # plain text needs no messages
+
         pairs = [tuple(message) for message in messages]
         if not pairs:
             raise ValueError("a conversation needs at least one message")
@@ -161,6 +165,8 @@ class Tokenizer:
         when the template fails. What messages say never becomes a control token (user-defined tokens such as `<think>`
         and assistant messages excepted).
         """
+        from .messages import ChatCompletionRequest
+
         core = self._core
         instance_of(request, ChatCompletionRequest, "request")
         if not core.template_sources:

@@ -6,18 +6,17 @@ Implementations: `vocab_json.py` and `vocab_gguf.py`, imported when a file of th
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from winml_lite import NotSupportedError
 
 from .codes import NOT_FOUND
-from .conversation_result import ConstraintVocabularyIdentity
 from .decoder import PieceTable
 from .spellings import ControlSpellings
 
 if TYPE_CHECKING:
+    from .conversation_result import ConstraintVocabularyIdentity
     from .template import ChatTemplate
 
 DEFAULT_TEMPLATE = "default"
@@ -74,6 +73,10 @@ class TokenizerCore:
 
     @functools.cached_property
     def identity(self) -> ConstraintVocabularyIdentity:
+        import hashlib  # loads OpenSSL
+
+        from .conversation_result import ConstraintVocabularyIdentity
+
         count = self.vocabulary.token_count
         special = self.vocabulary.special_token_ids
         digest = hashlib.sha256()

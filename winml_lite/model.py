@@ -9,7 +9,6 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -247,6 +246,8 @@ class _SpooledFile:
     __slots__ = ("__weakref__", "path")
 
     def __init__(self, content: bytes) -> None:
+        import tempfile  # only models from buffers need it
+
         descriptor, self.path = tempfile.mkstemp(suffix=".gguf", prefix="winml-lite-")
         weakref.finalize(self, _remove, self.path)
         with open(descriptor, "wb") as file:

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from operator import sub
 from typing import Any
 
 from .gguf_metadata import BOOL, NUMBERS, STRING, Metadata, Span
@@ -138,7 +139,7 @@ class _Cursor:
         An engine reads a token up to its first NUL, and gives an empty one a name; those must differ.
         """
         bounds = [self.position, *self.skip_strings(count, what)]
-        self._short(max((stop - start - 8 for start, stop in pairwise(bounds)), default=0), what)
+        self._short(max(map(sub, bounds[1:], bounds), default=8) - 8, what)
         texts = [self._data[start + 8 : stop] for start, stop in pairwise(bounds)]
         if not all(texts) or b"\0" in b"".join(texts):
             texts = [text.split(b"\0", 1)[0] or b"[EMPTY_%d]" % index for index, text in enumerate(texts)]

@@ -15,7 +15,7 @@ import genai
 from fakes.backend import FakeBackend
 from fakes.rig import failing
 from fakes.scripted import VOCABULARY_SIZE, successor, write_tokenizer
-from genai import catalog, download, loading
+from genai import catalog, download, loading, named_models
 from winml_lite import ExecutionTargetKind
 from winml_lite.native.backend import replaced_backend
 
@@ -201,7 +201,7 @@ def pulled(monkeypatch: pytest.MonkeyPatch, gguf: Path, has_llama: bool) -> list
         return gguf
 
     monkeypatch.setattr(download, "pull", pull)
-    monkeypatch.setattr(loading, "_has_llama", lambda: has_llama)
+    monkeypatch.setattr(named_models, "_has_llama", lambda: has_llama)
     return offline_calls
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self
+
+from .closing import Closing
 
 
 class CancellationLatch:
@@ -49,7 +49,7 @@ class CancellationLatch:
                 self._callbacks.remove(callback)
 
 
-class CancellationSource:
+class CancellationSource(Closing):
     """Cancels every operation that was started with it; it latches, so it never un-cancels.
 
     Free-threaded. An operation that is started with a canceled source ends as CANCELED on its first read. After `close`
@@ -94,11 +94,5 @@ class CancellationSource:
         """Close this wrapper. Closing twice is fine."""
         self._latch = None
 
-    def __enter__(self) -> Self:
-        self.latch  # noqa: B018  (raises on a closed source)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def _check_open(self) -> CancellationLatch:
+        return self.latch

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from codecs import utf_8_decode
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
 
 from winml_lite import WinMLError
 
+from .closing import Closing
 from .codes import E_INVALIDARG
 
 UINT32_MAX = 0xFFFFFFFF
@@ -78,7 +77,7 @@ class PieceTable:
         return decode_bytes(data, is_last=True)[0]
 
 
-class TokenizerDecoder:
+class TokenizerDecoder(Closing):
     """Turns the tokens of one stream into text, one at a time. For a single user: callers serialize.
 
     The pieces it returns are append-only: joined they equal the whole decode, but for a character cut at the end.
@@ -115,14 +114,8 @@ class TokenizerDecoder:
         self._texts = {}
         self._is_plain = False
 
-    def __enter__(self) -> Self:
-        self._open_table()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def _check_open(self) -> PieceTable:
+        return self._open_table()
 
     def _open_table(self) -> PieceTable:
         if self._table is None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from copy import copy
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from winml_lite import Runtime, WinMLError
 
 from .cancellation import CancellationSource
 from .checks import index_value, instance_of
+from .closing import Closing
 from .codes import BUSY, E_INVALIDARG
 from .configuration import TextGenerationConfiguration
 from .options import TextGenerationOptions
@@ -25,8 +25,8 @@ from .tokenizer import Tokenizer
 _sessions: weakref.WeakKeyDictionary[Any, weakref.ref[SequenceCore]] = weakref.WeakKeyDictionary()
 
 
-class _Closing:
-    """Context manager and `close()` of objects that only hold references."""
+class _Factory(Closing):
+    """An object that only holds references."""
 
     _is_closed = False
 
@@ -38,17 +38,8 @@ class _Closing:
         """Drop the references; again is fine."""
         self._is_closed = True
 
-    def __enter__(self) -> Self:
-        self._check_open()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-class Tasks(_Closing):
+class Tasks(_Factory):
     """Makes tasks over one runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -82,7 +73,7 @@ class Tasks(_Closing):
         return TextGenerationTask(self._runtime, tokenizer, eos_token_ids, default_configuration)
 
 
-class TextGenerationTask(_Closing):
+class TextGenerationTask(_Factory):
     """Makes text generation sessions that share a tokenizer and an EOS policy."""
 
     def __init__(

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from winml_lite import NotSupportedError
 
 from .cancellation import CancellationSource
 from .checks import index_value, instance_of
+from .closing import Closing
 from .codes import E_NOINTERFACE
 from .options import TextGenerationOptions
 from .results import TextGenerationResult
@@ -55,7 +55,7 @@ class CallFields(OptionFields, total=False):
 MakePrompt = Callable[[SequenceCore], tuple[list[int], tuple[str, ...]]]
 
 
-class LanguageModel:
+class LanguageModel(Closing):
     """A loaded model. Make it with `genai.load`; close it, or use it in `with`, to give its memory back.
 
     `name` is what it was loaded as, `engine` `"llama.cpp"` or `"ONNX Runtime"`, `file` the model file, `context_length`
@@ -184,14 +184,8 @@ class LanguageModel:
         finally:
             self._turnstile.leave(turn)
 
-    def __enter__(self) -> Self:
-        self._open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def _check_open(self) -> SequenceCore:
+        return self._open()
 
 
 def _options(fields: CallFields) -> TextGenerationOptions:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
 
 from winml_lite import Runtime
 
 from .affinity import ThreadAffinity
 from .cancellation import CancellationSource
 from .checks import index_value, instance_of
+from .closing import Closing
 from .configuration import TextGenerationConfiguration
 from .options import TextGenerationOptions
 from .results import (
@@ -25,7 +24,7 @@ from .sequence import SequenceCore
 from .stream import TextGenerationStream
 
 
-class TextGenerationSession:
+class TextGenerationSession(Closing):
     """Generates and continues one sequence of tokens. Make it with `TextGenerationTask.create_session`.
 
     Only the creating thread may use it. Starting an operation runs no model: reading its stream does. After `close()`
@@ -153,14 +152,8 @@ class TextGenerationSession:
         if self._core.state is not TextGenerationSessionState.CLOSED:
             self._core.close()
 
-    def __enter__(self) -> Self:
-        self._open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def _check_open(self) -> SequenceCore:
+        return self._open()
 
 
 def _token_ids(token_ids: Iterable[int]) -> list[int]:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 from winml_lite import WinMLError
 
 from .affinity import ThreadAffinity
+from .closing import Closing
 from .codes import E_NOT_VALID_STATE
 from .loop import GenerationLoop
 from .results import TextGenerationResult, TextGenerationUpdate
 
 
-class TextGenerationStream:
+class TextGenerationStream(Closing):
     """A running generation. Iterate it, or call `read_next` until it returns None, then read `result`.
 
     Only the creating thread may use it, apart from `cancel()`. Closing an unfinished stream ends it as CANCELED and
@@ -74,11 +73,5 @@ class TextGenerationStream:
             self._finalizer.detach()
             self._loop = None
 
-    def __enter__(self) -> Self:
-        self._open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def _check_open(self) -> GenerationLoop:
+        return self._open()

@@ -10,11 +10,10 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from time import monotonic
-from types import TracebackType
-from typing import Self
 
 from winml_lite import WinMLError
 
+from .closing import Closing
 from .codes import E_NOT_VALID_STATE
 from .loop import GenerationLoop
 from .results import TextGenerationResult, TextGenerationUpdate
@@ -113,7 +112,7 @@ class Operation:
             self._turnstile.leave(self._turn)
 
 
-class TextStream:
+class TextStream(Closing):
     """An iterator of text pieces; afterwards `result` holds the whole.
 
     Leaving the loop early and dropping the stream, or `close()`, ends the generation as CANCELED. A failing model
@@ -171,10 +170,5 @@ class TextStream:
         self._operation.end()
         self._finalizer.detach()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def _check_open(self) -> None:
+        """A stream may be entered at any time: closing it keeps its result."""

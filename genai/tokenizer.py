@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from winml_lite import NotSupportedError
 
 from .checks import instance_of
+from .closing import Closing
 from .codes import E_NOINTERFACE
 from .decoder import PieceTable, TokenizerDecoder, token_id_value
 from .vocabulary import DEFAULT_TEMPLATE, TokenizerCore, open_vocabulary, well_formed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .messages import ChatCompletionRequest
 
 
-class Tokenizer:
+class Tokenizer(Closing):
     """A tokenizer with its special tokens and chat templates. Safe to use from several threads.
 
     After `close` every member raises RuntimeError; decoders and results made from it go on working.
@@ -185,14 +185,8 @@ class Tokenizer:
         """Give up the vocabulary. Closing twice is fine."""
         self._open = None
 
-    def __enter__(self) -> Self:
-        self._core  # noqa: B018  (raises on a closed object)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+    def _check_open(self) -> TokenizerCore:
+        return self._core
 
     @property
     def _core(self) -> TokenizerCore:

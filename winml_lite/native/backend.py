@@ -78,8 +78,7 @@ class StageOptions:
 
 
 class Sequence(Protocol):
-    """State that an executor keeps between runs. All members are cheap; refusals raise WinMLError and change nothing.
-    """
+    """State that an executor keeps between runs. Members are cheap; refusals raise WinMLError and change nothing."""
 
     @property
     def position(self) -> int:
@@ -124,8 +123,7 @@ class StageExecutor(Protocol):
         """
 
     def bind_output(self, index: int, storage: Storage | None, wanted: bool) -> None:
-        """Choose where an output goes: into `storage`; with None and `wanted` into fresh memory each run; else nowhere.
-        """
+        """Choose where an output goes: into `storage`, with None and `wanted` into fresh memory each run, or nowhere."""
 
     def run(self) -> None:
         """Execute once. A missing binding is 0x80070057 and nothing executes."""

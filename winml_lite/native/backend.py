@@ -123,7 +123,7 @@ class StageExecutor(Protocol):
         """
 
     def bind_output(self, index: int, storage: Storage | None, wanted: bool) -> None:
-        """Choose where an output goes: into `storage`, with None and `wanted` into fresh memory each run, or nowhere."""
+        """Choose where an output goes: into `storage`, with None and `wanted` into fresh memory, or nowhere."""
 
     def run(self) -> None:
         """Execute once. A missing binding is 0x80070057 and nothing executes."""

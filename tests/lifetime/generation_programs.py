@@ -11,13 +11,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import genai
 
 ASKED = "<|im_start|>user\nWhat?<|im_end|>\n<|im_start|>assistant\n"
 SENTENCE = "Paris is the capital of France, a city with good café and museums."
-ROUNDS = 100  # more than fit into the time of an interrupt; one that falls into a finalizer is lost, by Python itself
 
 
 def eight_threads(path: str) -> None:
@@ -107,8 +106,7 @@ def interrupts(path: str) -> None:
         chat = model.chat()
         while caught < 20:
             try:
-                interrupt_soon(random.random() * 0.03)
-                for _ in range(ROUNDS):
+                for _ in until_interrupted(random.random() * 0.03):
                     chat.reset()
                     model.generate(ASKED)
                     chat.send("What?")
@@ -130,8 +128,7 @@ def interrupts_of_the_long_road(path: str) -> None:
         while caught < 20:
             stream: TextGenerationStream | None = None
             try:
-                interrupt_soon(random.random() * 0.01)
-                for _ in range(ROUNDS):
+                for _ in until_interrupted(random.random() * 0.01):
                     stream = session.generate_text(ASKED, TextGenerationOptions(12))
                     for update in stream:
                         assert update.fragment in SENTENCE
@@ -143,14 +140,21 @@ def interrupts_of_the_long_road(path: str) -> None:
             assert session.generate(ASKED).text == SENTENCE
 
 
-def interrupt_soon(seconds: float) -> None:
-    """Send the process a SIGINT from another thread after a while."""
+def until_interrupted(seconds: float) -> Iterator[None]:
+    """Send the process a SIGINT from another thread after a while, and yield until then.
+
+    One that falls into a finalizer is lost, by Python itself; the loop then just ends.
+    """
 
     def send() -> None:
         time.sleep(seconds)
         signal.raise_signal(signal.SIGINT)
 
-    threading.Thread(target=send, daemon=True).start()
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    while sender.is_alive():
+        yield
+    yield
 
 
 def leave_a_stream_open(path: str) -> None:

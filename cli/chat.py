@@ -1,21 +1,24 @@
 """`winml-lite chat`: turns from a person or from a pipe.
 
 A person gets line editing and commands, and Ctrl-C stops an answer without ending the chat. In a pipe each line is a
-turn and each answer goes to standard output, with nothing around it.
+turn, whatever it begins with, and each answer goes to standard output, with nothing around it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
 import genai
+from genai import codes
+from genai.cache import cache_folder
 
 from . import terminal
 from .conversation import Conversation
+from .failure import as_failure, describe
+from .line_input import LineReader, editing
 from .options import ModelChoice, generation_options, model_options
 
 _BLOCK = '"""'
@@ -23,17 +26,21 @@ _BLOCK = '"""'
 
 @click.command("chat")
 @model_options
-@generation_options(max_new_tokens=512)
+@generation_options(max_new_tokens=512, temperature=0.7, top_k=40, top_p=0.95, min_p=0.05)
 @click.option("--system", help="System message.")
 def command(choice: ModelChoice, options: genai.TextGenerationOptions, system: str | None) -> None:
     """Talk with a model.
 
     \b
     Lines that begin with / are commands, /help lists them.
-    Lines between two lines of three quotation marks are one message.
+    Several lines that are pasted together are one message, and so are
+    those between two lines of three quotation marks.
     Ctrl-C stops an answer and keeps the chat. Ctrl-D leaves.
 
-    From a pipe each line is a turn; each answer goes to standard output.
+    Answers vary; --temperature 0 always takes the likeliest token.
+
+    From a pipe each line is a turn, also one that begins with /; blank lines are left out. Each answer goes to standard
+    output. A turn that fails does not end the chat, but the exit code is that of the first failure.
     """
     with choice.load() as model:
         if not model.can_chat:
@@ -42,19 +49,35 @@ def command(choice: ModelChoice, options: genai.TextGenerationOptions, system: s
             )
         conversation = Conversation(model.chat(system), options, choice.quiet)
         if terminal.is_interactive():
-            _talk(conversation)
+            with editing(cache_folder() / "chat_history"):
+                _talk(conversation)
         else:
-            for line in sys.stdin:
-                conversation.take(line.removeprefix("\ufeff").rstrip("\r\n"))
+            _serve(conversation, sys.stdin)
+
+
+def _serve(conversation: Conversation, lines: Iterable[str]) -> None:
+    """Answer each line; failures are told at once, and the first one decides the exit code at the end."""
+    exit_code = 0
+    for line in lines:
+        message = line.removeprefix("\ufeff").rstrip("\r\n")
+        if not message.strip():
+            continue
+        try:
+            conversation.answer(message)
+        except genai.WinMLError as error:
+            failure = as_failure(error)
+            failure.show()
+            exit_code = exit_code or failure.exit_code
+    if exit_code:
+        raise click.exceptions.Exit(exit_code)
 
 
 def _talk(conversation: Conversation) -> None:
     """Serve a person until the end of the input, or Ctrl-C twice in a row at the prompt."""
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  (line editing and history for input(); Windows consoles have their own)
     terminal.note("/help lists the commands, Ctrl-D leaves")
     was_interrupted = False
-    messages = _messages()
+    reader = LineReader()
+    messages = _messages(reader)
     while True:
         try:
             message = next(messages, None)
@@ -63,7 +86,7 @@ def _talk(conversation: Conversation) -> None:
                 raise
             was_interrupted = True
             terminal.note("\n(Ctrl-C again or Ctrl-D leaves)")
-            messages = _messages()
+            messages = _messages(reader)
             continue
         if message is None:
             return terminal.note("")
@@ -74,27 +97,23 @@ def _talk(conversation: Conversation) -> None:
         except KeyboardInterrupt:
             terminal.note("(stopped)")
         except genai.WinMLError as error:
-            terminal.note(f"{error}\n(the chat goes on; /reset forgets its history)")
+            terminal.note(f"Error: {describe(error)}\n{_mend(error)}")
 
 
-def _messages() -> Iterator[str]:
+def _mend(error: genai.WinMLError) -> str:
+    """Say how to go on after a failed turn, which has left the history as it was."""
+    if error.hresult == codes.INSUFFICIENT_BUFFER:
+        return "(the chat goes on: /undo drops the last exchange, /reset the whole history)"
+    return "(the chat goes on; /reset forgets its history)"
+
+
+def _messages(reader: LineReader) -> Iterator[str]:
     """Read messages: lines, or what stands between two lines of three quotation marks."""
-    while (line := _read_line("> ")) is not None:
+    while (line := reader.read("> ")) is not None:
         if not line.startswith(_BLOCK):
             yield line
             continue
         block = [line.removeprefix(_BLOCK)]
-        while not block[-1].endswith(_BLOCK) and (line := _read_line("... ")) is not None:
+        while not block[-1].endswith(_BLOCK) and (line := reader.read("... ")) is not None:
             block.append(line)
         yield "\n".join(block).removesuffix(_BLOCK).strip("\n")
-
-
-def _read_line(prompt: str) -> str | None:
-    """Read one line with editing; None at the end of the input. The prompt never mixes with redirected answers."""
-    try:
-        if sys.stdout.isatty():
-            return input(prompt)
-        print(prompt, end="", file=sys.stderr, flush=True)
-        return input()
-    except EOFError:
-        return None

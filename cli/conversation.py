@@ -11,14 +11,19 @@ import genai
 from . import terminal
 from .generate import note_cut
 
+_SHOWN_CHARACTERS = 60
 HELP = """\
 /help         show this
+/undo         drop the last message and its answer
 /reset        forget the history; the system message stays
 /system TEXT  set the system message; without TEXT show it, with "-" drop it
 /save FILE    write the chat to a file
 /load FILE    go on with a saved chat
-/exit         leave
-//...         send a message that begins with /"""
+/exit, /quit  leave, as Ctrl-D does
+//...         send a message that begins with /
+\"\"\"           alone on a line: begin or end a message of several lines;
+              several lines that are pasted together are one message, too
+Ctrl-C        stop the answer, keep the chat"""
 
 
 class Conversation:
@@ -30,20 +35,24 @@ class Conversation:
         self._quiet = quiet
 
     def take(self, line: str) -> bool:
-        """Answer a message or obey a command; return False when the line asks to leave. Blank lines do nothing."""
+        """Answer a message or obey a command; return False when the line asks to leave. Blank lines do nothing.
+
+        Only a single line is a command: text of several lines may begin with a path.
+        """
         if line.startswith("//"):
-            self._answer(line[1:])
-        elif line.startswith("/"):
+            self.answer(line[1:])
+        elif line.startswith("/") and "\n" not in line:
             return self._obey(*line[1:].split(maxsplit=1))
         elif line.strip():
-            self._answer(line)
+            self.answer(line)
         return True
 
-    def _answer(self, message: str) -> None:
+    def answer(self, message: str) -> None:
+        """Send a message, whatever it begins with, and write the answer."""
         with self._chat.stream(message, options=self._options) as stream:
             terminal.answer_stream(stream)
         if not self._quiet:
-            note_cut(stream.result)
+            note_cut(stream.result, "; /undo or /reset makes room")
 
     def _obey(self, name: str = "", text: str = "") -> bool:
         text = text.strip()
@@ -54,6 +63,8 @@ class Conversation:
         elif name == "reset":
             self._chat.reset()
             terminal.note("(the history is forgotten)")
+        elif name == "undo":
+            self._undo()
         elif name == "system":
             self._system(text)
         elif name in ("save", "load") and text:
@@ -65,6 +76,14 @@ class Conversation:
             terminal.note(f"no command /{name}{'' if name not in ('save', 'load') else ' without FILE'}\n{HELP}")
         return True
 
+    def _undo(self) -> None:
+        messages = self._chat.messages
+        last = max((index for index, (role, _) in enumerate(messages) if role == "user"), default=None)
+        if last is None:
+            return terminal.note("(there is nothing to undo)")
+        self._chat.messages = messages[:last]
+        terminal.note(f"(dropped: {_shortened(messages[last][1])})")
+
     def _system(self, text: str) -> None:
         if text:
             self._chat.system = None if text == "-" else text
@@ -73,14 +92,25 @@ class Conversation:
     def _save(self, path: Path) -> None:
         messages = [{"role": role, "content": content} for role, content in self._chat.messages]
         record = {"system": self._chat.system, "messages": messages}
+        existed = path.exists()
         path.write_text(json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-        terminal.note(f"(saved {len(messages)} messages to {path})")
+        overwritten = ", which was overwritten" if existed else ""
+        terminal.note(f"(saved {terminal.counted(len(messages), 'message')} to {path.absolute()}{overwritten})")
 
     def _load(self, path: Path) -> None:
-        system, messages = _read_chat(json.loads(path.read_text(encoding="utf-8")))
+        try:
+            record = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"not a file that /save wrote: {error}") from None
+        system, messages = _read_chat(record)
         self._chat.system = system
         self._chat.messages = messages
-        terminal.note(f"(loaded {len(messages)} messages from {path})")
+        terminal.note(f"(loaded {terminal.counted(len(messages), 'message')} from {path.absolute()})")
+
+
+def _shortened(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    return f"{first[:_SHOWN_CHARACTERS]}..." if rest or len(first) > _SHOWN_CHARACTERS else first
 
 
 def _read_chat(record: Any) -> tuple[str | None, tuple[tuple[str, str], ...]]:
@@ -89,8 +119,8 @@ def _read_chat(record: Any) -> tuple[str | None, tuple[tuple[str, str], ...]]:
         system = record["system"]
         messages = tuple((message["role"], message["content"]) for message in record["messages"])
     except (TypeError, KeyError) as error:
-        raise ValueError(f"not a saved chat ({error})") from None
+        raise ValueError("not a file that /save wrote: it holds no system message and messages") from error
     is_text = all(isinstance(text, str) for message in messages for text in message)
     if not is_text or not isinstance(system, str | None) or {role for role, _ in messages} - {"user", "assistant"}:
-        raise ValueError("not a saved chat")
+        raise ValueError("not a file that /save wrote: its messages are not those of user and assistant")
     return system, messages

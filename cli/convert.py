@@ -9,8 +9,10 @@ from typing import Literal
 import click
 
 from genai import catalog, convert, download
+from genai.named_models import unknown_model
 
 from . import terminal
+from .failure import ModelFailure
 from .options import json_option
 
 
@@ -35,8 +37,8 @@ def command(
 ) -> None:
     """Make an ONNX decoder from a GGUF file.
 
-    SOURCE is a .gguf file or a name that `winml-lite models list` shows. FOLDER must not exist yet; it gets the model
-    with tokenizer, chat template and configuration, and can be given to --model.
+    SOURCE is a .gguf file or a name that `winml-lite models list` shows. FOLDER must not exist yet or be empty; it
+    gets the model with tokenizer, chat template and configuration, and can be given to --model.
 
     \b
     --operators  gqa    fused operators of ONNX Runtime, the fastest
@@ -80,5 +82,7 @@ def _gguf(source: str, offline: bool, progress: terminal.Progress) -> Path:
     """Return the GGUF file; unlike for loading, a name always means its file, never what was converted from it."""
     entry = catalog.find(source) if not Path(source).exists() else None
     if entry is None:
+        if not Path(source).exists():
+            raise ModelFailure(unknown_model(source))
         return Path(source)
     return download.pull(entry, offline=offline, progress=partial(progress, "download"))

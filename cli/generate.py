@@ -9,18 +9,18 @@ import click
 import genai
 
 from . import terminal
-from .options import ModelChoice, generation_options, json_option, model_options, read_prompt
+from .options import ModelChoice, generation_options, json_option, model_options, prompt_options
 
 
 @click.command("generate")
-@click.argument("prompt", required=False)
+@prompt_options
 @model_options
 @generation_options(max_new_tokens=256)
 @click.option("--system", help="System message of a model that can chat.")
 @click.option("--raw", is_flag=True, help="Continue the text as it is, without the chat template.")
 @json_option
 def command(
-    prompt: str | None,
+    text: str,
     choice: ModelChoice,
     options: genai.TextGenerationOptions,
     system: str | None,
@@ -29,10 +29,15 @@ def command(
 ) -> None:
     """Continue a prompt, or answer it.
 
-    PROMPT is an argument or comes from standard input. A model with a chat template answers it as a message; other
-    models, and all with --raw, continue its text.
+    PROMPT is an argument; "-" or none reads standard input. Beside a PROMPT standard input is read with --stdin only:
+
+    \b
+    winml-lite generate --stdin "Summarize this text:" < text.txt
+
+    A model with a chat template answers the prompt as a message; other models, and all with --raw, continue its text.
     """
-    text = read_prompt(prompt)
+    if not text:
+        raise click.UsageError("the prompt is empty")
     if raw and system is not None:
         raise click.UsageError("--system needs the chat template that --raw leaves out")
     with choice.load() as model:
@@ -50,13 +55,13 @@ def command(
             note_cut(stream.result)
 
 
-def note_cut(result: genai.TextGenerationResult) -> None:
-    """Say when an answer ended because of a limit."""
+def note_cut(result: genai.TextGenerationResult, mend: str = "") -> None:
+    """Say when an answer ended because of a limit; `mend` is what more can be done about a full context."""
     reason = genai.TextGenerationFinishReason
     if result.finish_reason is reason.MAX_TOKENS:
-        terminal.note(f"(cut after {result.generated_token_count} tokens, see --max-new-tokens)")
+        terminal.note(f"(cut after {terminal.counted(result.generated_token_count, 'token')}, see --max-new-tokens)")
     elif result.finish_reason is reason.SEQUENCE_CAPACITY:
-        terminal.note("(cut: the context is full, see --context-length)")
+        terminal.note(f"(cut: the context is full, see --context-length{mend})")
 
 
 def as_record(model: genai.LanguageModel, result: genai.TextGenerationResult) -> dict[str, Any]:

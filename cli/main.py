@@ -91,8 +91,8 @@ def main() -> None:
     \b
     Exit codes
       0    done
-      2    wrong usage
-      3    the model is missing, unknown or unreadable
+      2    wrong usage, or a prompt that is too long
+      3    the model is missing, unknown, unreadable or of no usable kind
       4    the engine failed or is not installed
       130  interrupted
       141  the reader of the output has gone

@@ -30,6 +30,8 @@ def list_models(as_json: bool) -> None:
                     "name": entry.name,
                     "description": entry.description,
                     "bytes": entry.byte_size,
+                    "download_bytes": entry.download_size,
+                    "needs": entry.needs,
                     "licence": entry.licence,
                     "can_chat": entry.can_chat,
                     "sources": [str(source) for source in entry.sources],
@@ -40,9 +42,9 @@ def list_models(as_json: bool) -> None:
         )
     for entry, path in found:
         state = "here" if path is not None else "-"
-        terminal.answer(
-            f"{entry.name:14} {state:5} {entry.byte_size / 1e6:6.0f} MB  {entry.licence:20} {entry.description}\n"
-        )
+        sizes = f"{entry.download_size / 1e6:.1f} MB download, {entry.byte_size / 1e6:.1f} MB file"
+        needs = f"; ONNX Runtime needs the extra {entry.needs}" if entry.needs else ""
+        terminal.answer(f"{entry.name:14} {state:5} {sizes:33}  {entry.licence:20} {entry.description}{needs}\n")
     terminal.note(f"cache: {download.cache_folder()}")
 
 
@@ -56,6 +58,8 @@ def pull(names: tuple[str, ...], offline: bool) -> None:
         terminal.note(f"licence: {entry.licence} {entry.licence_url}")
         for source in entry.sources:
             terminal.note(f"source: {source}")
+        if entry.needs:
+            terminal.note(f"on ONNX Runtime it needs the extra: pip install 'winml-lite[{entry.needs}]'")
         progress = terminal.Progress(entry.name)
         try:
             path = download.pull(entry, offline=offline, progress=partial(progress, "download"))

@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import click
+from click.core import ParameterSource
 
 import genai
 
 from . import terminal
+from .failure import ModelFailure
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -34,6 +37,8 @@ _CONTEXT = click.option(
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
+MODEL_SUFFIXES = (".gguf", ".onnx", ".ort")
+_UNUSED_WHEN_GREEDY = ("top_k", "top_p", "min_p", "seed")
 _SAMPLING: tuple[tuple[str, type, str], ...] = (
     ("temperature", float, "Randomness; 0 takes the likeliest token."),
     ("top-k", int, "Draw from the K likeliest tokens; 0 is off."),
@@ -60,6 +65,9 @@ class ModelChoice:
 
     def load(self) -> genai.LanguageModel:
         """Load the model; say on standard error which engine and which file it became."""
+        path = Path(self.source)
+        if path.is_file() and path.suffix.lower() not in MODEL_SUFFIXES:
+            raise ModelFailure(f"{path}: the extension {path.suffix!r} is none of {', '.join(MODEL_SUFFIXES)}")
         progress = terminal.Progress(self.source)
         try:
             model = genai.load(
@@ -105,26 +113,54 @@ def source_options(command: Command) -> Command:
     return _MODEL(_OFFLINE(command))
 
 
-def generation_options(max_new_tokens: int) -> Decorator:
-    """Add the fields of `TextGenerationOptions`; the command gets `options`."""
+def generation_options(**defaults: Any) -> Decorator:
+    """Add the fields of `TextGenerationOptions`, `defaults` instead of its own; the command gets `options`.
+
+    Goes below `model_options`, whose `--quiet` silences the note on options that do nothing.
+    """
+    own = genai.TextGenerationOptions(**defaults)
 
     def decorate(command: Command) -> Command:
         fields = tuple(name.replace("-", "_") for name, _, _ in _SAMPLING)
+        command = _noting_unused(command)
         command = _gather(("max_new_tokens", "stop", "stop_token_ids", *fields), _options, "options")(command)
         for name, kind, text in reversed(_SAMPLING):
-            default = getattr(genai.TextGenerationOptions(), name.replace("-", "_"))
+            default = getattr(own, name.replace("-", "_"))
             command = click.option(f"--{name}", type=kind, default=default, show_default=True, help=text)(command)
         for option in (
             click.option("--stop-token-id", "stop_token_ids", type=int, multiple=True, help="Stop at this token too."),
             click.option("--stop", multiple=True, help="Stop at this text; may be given several times."),
             click.option(
-                "-n", "--max-new-tokens", type=int, default=max_new_tokens, show_default=True, help="Longest answer."
+                "-n",
+                "--max-new-tokens",
+                type=int,
+                default=own.max_new_tokens,
+                show_default=True,
+                help="Longest answer.",
             ),
         ):
             command = option(command)
         return command
 
     return decorate
+
+
+def _noting_unused(command: Command) -> Command:
+    """Say on standard error which options of sampling were given in vain."""
+
+    @functools.wraps(command)
+    def wrapper(*arguments: Any, **values: Any) -> Any:
+        context = click.get_current_context()
+        given = [
+            f"--{name.replace('_', '-')}"
+            for name in _UNUSED_WHEN_GREEDY
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        ]
+        if given and values["options"].temperature == 0 and not values["choice"].quiet:
+            terminal.note(f"({', '.join(given)}: without effect, because --temperature is 0)")
+        return command(*arguments, **values)
+
+    return wrapper
 
 
 def _options(values: dict[str, Any]) -> genai.TextGenerationOptions:
@@ -134,14 +170,23 @@ def _options(values: dict[str, Any]) -> genai.TextGenerationOptions:
         raise click.UsageError(str(error)) from None
 
 
-def read_prompt(prompt: str | None) -> str:
+def prompt_options(command: Command) -> Command:
+    """Add the argument PROMPT and `--stdin`; the command gets `text`, which may be empty."""
+    command = _gather(("prompt", "with_stdin"), lambda values: read_prompt(**values), "text")(command)
+    text = "Add standard input to PROMPT, after a blank line."
+    command = click.option("--stdin", "with_stdin", is_flag=True, help=text)(command)
+    return click.argument("prompt", required=False)(command)
+
+
+def read_prompt(prompt: str | None, with_stdin: bool = False) -> str:
     """Return the prompt of an argument, or standard input for "-" or none; the line end of the input is not part of it.
 
-    UsageError when there is none.
+    `with_stdin` adds standard input to an argument. Without it an argument is all: who inherits a standard input that
+    nobody closes would wait forever. UsageError when a person is to type and nothing was given.
     """
     if prompt is None and terminal.is_interactive():
         raise click.UsageError("give a prompt, as an argument or on standard input")
-    text = terminal.read_input().removesuffix("\n").removesuffix("\r") if prompt in (None, "-") else prompt
-    if not text:
-        raise click.UsageError("the prompt is empty")
-    return text
+    if prompt is not None and prompt != "-" and not with_stdin:
+        return prompt
+    given = terminal.read_input().removesuffix("\n").removesuffix("\r")
+    return given if prompt in (None, "-", "") else f"{prompt}\n\n{given}" if given else prompt

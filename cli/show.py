@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -11,14 +13,22 @@ import click
 
 import genai
 import winml_lite
+from genai import codes
 
 from . import terminal
+from .failure import ModelFailure, describe
 from .model_files import find_model
-from .options import json_option
+from .options import MODEL_SUFFIXES, json_option
 
 _FREE = 0xFFFFFFFFFFFFFFFF
-_FILE_NOT_FOUND = 0x80070002
+_CACHE_PORT = re.compile(r"^(past\w*|present\w*)\.\d+\.")
 _LONGEST_VALUE = 100
+_DECODER_NAMES = {
+    "context_length": "context",
+    "key_value_heads": "KV heads",
+    "head_size": "head size",
+    "hidden_size": "width",
+}
 
 
 @click.command("show")
@@ -38,13 +48,19 @@ def command(model: str | None, template: bool, as_json: bool) -> None:
         name, path = find_model(model, offline=True)
         record = {"name": name, "path": str(path), **_describe(path)}
         if template:
-            text = record.get("tokenizer", {}).get("chat_template")
-            if text is None:
-                raise click.UsageError(f"{name} has no chat template")
-            return terminal.answer(f"{text}\n")
+            return terminal.answer(f"{_template(name, record)}\n")
     record["engines"] = [_engine(engine) for engine in winml_lite.engines()]
     record["warnings"] = _warnings()
     terminal.answer_json(record) if as_json else terminal.answer("\n".join(_lines(record)) + "\n")
+
+
+def _template(name: str, record: dict[str, Any]) -> str:
+    text = record.get("tokenizer", record)["chat_template"]
+    if text is not None:
+        return str(text)
+    if "tokenizer_problem" in record:
+        raise ModelFailure(f"no chat template of {name} was found: {record['tokenizer_problem']}")
+    raise click.UsageError(f"{name} has no chat template")
 
 
 def _engine(engine: winml_lite.EngineInfo) -> dict[str, Any]:
@@ -69,10 +85,14 @@ def _warnings() -> list[str]:
 
 def _describe(path: Path) -> dict[str, Any]:
     if path.is_dir():
-        files = sorted(file for file in path.iterdir() if file.suffix in (".onnx", ".ort", ".gguf"))
+        files = sorted(file for file in path.iterdir() if file.suffix in MODEL_SUFFIXES)
+        if not files:
+            raise ModelFailure(f"{path} holds no {', '.join(MODEL_SUFFIXES)} file")
         described = [{"path": str(file), **_file(file)} for file in files]
-        return {"files": described, **_tokenizer(path)}
-    return {**_file(path), **_tokenizer(path if path.suffix.lower() == ".gguf" else path.parent)}
+        return {"files": described, **_decoder(path), **_tokenizer(path)}
+    if path.suffix.lower() == ".gguf":
+        return {**_file(path), **_tokenizer(path)}
+    return {**_file(path), **_decoder(path.parent), **_tokenizer(path.parent)}
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -102,9 +122,12 @@ def _short(value: Any) -> Any:
     """Return a metadata value as JSON; long lists only by their length."""
     if isinstance(value, bool | int | float):
         return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    return f"{len(value)} values"
+    return _plain(value) if isinstance(value, str) else f"{len(value)} values"
+
+
+def _plain(text: str) -> str:
+    """Replace what is no character in text that was not checked when it was read."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _onnx(path: Path) -> dict[str, Any]:
@@ -123,8 +146,32 @@ def _port(name: str, data_type: winml_lite.TensorDataType, shape: tuple[int, ...
     return {"name": name, "type": data_type.name, "shape": [None if extent == _FREE else extent for extent in shape]}
 
 
+def _decoder(folder: Path) -> dict[str, Any]:
+    """Return what the configuration of a decoder says about it; nothing for a folder without a readable one."""
+    try:
+        model = json.loads((folder / "genai_config.json").read_text(encoding="utf-8"))["model"]
+        decoder = model["decoder"]
+        return {
+            "decoder": {
+                "architecture": model.get("type"),
+                "context_length": model.get("context_length"),
+                "vocabulary": model.get("vocab_size"),
+                "layers": decoder.get("num_hidden_layers"),
+                "heads": decoder.get("num_attention_heads"),
+                "key_value_heads": decoder.get("num_key_value_heads"),
+                "head_size": decoder.get("head_size"),
+                "hidden_size": decoder.get("hidden_size"),
+            }
+        }
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+
+
 def _tokenizer(path: Path) -> dict[str, Any]:
-    """Describe the tokenizer: nothing for a model without one, the reason for one that cannot be read."""
+    """Describe the tokenizer: nothing for a model without one, the reason for one that cannot be opened.
+
+    The template of a GGUF file is found without its tokenizer, which llama.cpp reads.
+    """
     try:
         with genai.Tokenizer.from_file(path) as tokenizer:
             return {
@@ -136,7 +183,20 @@ def _tokenizer(path: Path) -> dict[str, Any]:
                 }
             }
     except genai.WinMLError as error:
-        return {} if error.hresult == _FILE_NOT_FOUND else {"tokenizer_problem": str(error)}
+        problem = {} if error.hresult == codes.FILE_NOT_FOUND else {"tokenizer_problem": describe(error)}
+        return {**problem, "chat_template": _stored_template(path)}
+
+
+def _stored_template(path: Path) -> str | None:
+    """Return the template of a GGUF file, or of the one in a folder, from its metadata."""
+    if path.is_dir():
+        files = sorted(path.glob("*.gguf"))
+        if not files:
+            return None
+        path = files[0]
+    with winml_lite.GgufFile(path) as file:
+        text = file.metadata.get("tokenizer.chat_template")
+    return _plain(text) if isinstance(text, str) else None
 
 
 def _lines(record: dict[str, Any]) -> list[str]:
@@ -148,20 +208,33 @@ def _lines(record: dict[str, Any]) -> list[str]:
     for file in record.get("files", ()):
         lines += [f"file           {Path(file['path']).name}, {file['format']}", *_file_lines(file)]
     lines += _file_lines(record)
-    tokenizer = record.get("tokenizer")
-    if tokenizer is not None:
-        template = tokenizer["chat_template"]
-        lines.append(
-            f"tokenizer      {tokenizer['token_count']:,} tokens, begin {tokenizer['bos_token_id']}, "
-            f"end {tokenizer['eos_token_ids']}"
-        )
-        lines.append(f"chat template  {f'{len(template):,} characters (--template prints it)' if template else 'none'}")
-    elif "tokenizer_problem" in record:
-        lines.append(f"tokenizer      {record['tokenizer_problem']}")
+    for key, value in record.get("decoder", {}).items():
+        if value is not None:
+            text = f"{value:,}" if isinstance(value, int) else value
+            lines.append(f"{_DECODER_NAMES.get(key, key):14} {text}")
+    lines += _tokenizer_lines(record)
     for engine in record["engines"]:
         state = engine["problem"] or f"{engine['version']}, {engine['path']}"
         lines.append(f"engine         {engine['name']} ({' '.join(engine['extensions'])}): {state}")
     return lines + [f"warning        {warning}" for warning in record["warnings"]]
+
+
+def _tokenizer_lines(record: dict[str, Any]) -> list[str]:
+    lines = []
+    tokenizer = record.get("tokenizer")
+    if tokenizer is not None:
+        lines.append(
+            f"tokenizer      {tokenizer['token_count']:,} tokens, begin {tokenizer['bos_token_id']}, "
+            f"end {tokenizer['eos_token_ids']}"
+        )
+    elif "tokenizer_problem" in record:
+        lines.append(f"tokenizer      {record['tokenizer_problem']}")
+    template = (tokenizer or record).get("chat_template")
+    if template:
+        lines.append(f"chat template  {len(template):,} characters (--template prints it)")
+    elif tokenizer is not None:
+        lines.append("chat template  none")
+    return lines
 
 
 def _file_lines(file: dict[str, Any]) -> list[str]:
@@ -172,7 +245,15 @@ def _file_lines(file: dict[str, Any]) -> list[str]:
             text = str(value).replace("\n", "\\n")
             lines.append(f"  {key} = {text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + '...'}")
     for side in ("inputs", "outputs"):
-        for port in file.get(side, []):
-            shape = ", ".join("?" if extent is None else str(extent) for extent in port["shape"])
-            lines.append(f"{side[:-1]:14} {port['name']} {port['type']} [{shape}]")
+        lines += [f"{side[:-1]:14} {text}" for text in _port_lines(file.get(side, []))]
     return lines
+
+
+def _port_lines(ports: list[dict[str, Any]]) -> list[str]:
+    """Describe ports, those of the cache that differ in their layer alone in one line."""
+    counts: Counter[str] = Counter()
+    for port in ports:
+        name = _CACHE_PORT.sub(r"\1.N.", port["name"])
+        shape = ", ".join("?" if extent is None else str(extent) for extent in port["shape"])
+        counts[f"{name} {port['type']} [{shape}]"] += 1
+    return [text if count == 1 else f"{text}, {count} layers" for text, count in counts.items()]

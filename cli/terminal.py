@@ -58,6 +58,11 @@ def note(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
+def counted(count: int, noun: str) -> str:
+    """Return "1 token", "2 tokens"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def is_interactive() -> bool:
     """Whether a person types the input."""
     return sys.stdin is not None and sys.stdin.isatty()

@@ -22,12 +22,15 @@ def command(text: str | None, source: str, offline: bool, decode: bool, special:
 
     TEXT is an argument or comes from standard input.
     """
-    given = read_prompt(text)
+    given = read_prompt(text)  # an empty text has no tokens, which is an answer too
     ids = _ids(given) if decode else []
     _, path = find_model(source, offline)
     with genai.Tokenizer.from_file(path) as tokenizer:
         if decode:
-            plain = tokenizer.decode(ids)
+            try:
+                plain = tokenizer.decode(ids)
+            except ValueError as error:
+                raise click.UsageError(str(error)) from None
             return terminal.answer_json({"ids": ids, "text": plain}) if as_json else terminal.answer(plain + "\n")
         ids = tokenizer.encode(given, special)
         pieces = [tokenizer.token_bytes(token_id) for token_id in ids]
@@ -35,7 +38,7 @@ def command(text: str | None, source: str, offline: bool, decode: bool, special:
         texts = [piece.decode("utf-8", "backslashreplace") for piece in pieces]
         return terminal.answer_json({"text": given, "ids": ids, "pieces": texts, "count": len(ids)})
     terminal.answer("".join(f"{token_id:>8}  {_shown(piece)}\n" for token_id, piece in zip(ids, pieces, strict=True)))
-    terminal.note(f"{len(ids)} tokens")
+    terminal.note(terminal.counted(len(ids), "token"))
 
 
 def _shown(piece: bytes) -> str:

@@ -99,7 +99,7 @@ def main() -> None:
     file = source / "model.onnx" if source.is_dir() else source
     with Tokenizer.from_file(source) as tokenizer, Runtime() as runtime, runtime.load_model(file) as model:
         if tokenizer.has_chat_template:
-            tokens = tokenizer.encode_conversation([("user", prompt)])
+            tokens = tokenizer.encode_conversation([("system", "Answer in one short sentence."), ("user", prompt)])
         else:
             tokens = tokenizer.encode(prompt)
         decoder = tokenizer.create_decoder(skip_special_tokens=True)

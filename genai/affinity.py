@@ -1,4 +1,4 @@
-"""The thread rule of sessions and streams (genai 0.4): only the thread that made an object may use it."""
+"""The thread rule of sessions and streams (genai §0.4): only the thread that made an object may use it."""
 
 from __future__ import annotations
 

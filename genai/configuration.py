@@ -1,4 +1,4 @@
-"""How pipelines, stages and a tokenizer make a text generator (genai 5.1): the single-pipeline composition."""
+"""How pipelines, stages and a tokenizer make a text generator (genai §5.1): the single-pipeline composition."""
 
 from __future__ import annotations
 

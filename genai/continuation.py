@@ -1,4 +1,4 @@
-"""Going on inside the last assistant message, and the marks around reasoning (genai 3.4, 3.5)."""
+"""Going on inside the last assistant message, and the marks around reasoning (genai §3.4, 3.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Formatting a conversation: request to prompt text to token ids (genai 3.2 to 3.5).
+"""Formatting a conversation: request to prompt text to token ids (genai §3.2 to 3.5).
 
 The order: check the request, map it for the template with control spellings broken, render, see that every field was
 used, work out what opens the assistant's turn, tokenize with exactly one BOS where the model has one. Not here: the

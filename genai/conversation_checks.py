@@ -1,4 +1,4 @@
-"""What a request must be to make sense, and what this version cannot do (genai 3.2, "fail closed").
+"""What a request must be to make sense, and what this version cannot do (genai §3.2, "fail closed").
 
 Checks that need no template; the others are in `conversation.py`. Nothing of a request is silently dropped.
 """

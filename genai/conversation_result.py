@@ -1,4 +1,4 @@
-"""What formatting a conversation gives back, and the small records in it (genai 2.6, 3.2, 3.6 to 3.8)."""
+"""What formatting a conversation gives back, and the small records in it (genai §2.6, 3.2, 3.6 to 3.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token bytes to text that can no longer change (genai 2.3, 2.4).
+"""Token bytes to text that can no longer change (genai §2.3, 2.4).
 
 The bytes of the tokens so far are decoded as UTF-8 with U+FFFD for each maximal invalid part. A trailing part that may
 still become a character is held until the next token decides. Where the pieces come from is the vocabularies' concern.
@@ -28,7 +28,7 @@ def decode_bytes(data: bytes, is_last: bool) -> tuple[str, bytes]:
 
 
 def token_id_value(value: object) -> int:
-    """Return a token id as int; everything that is not a uint32 is ValueError (genai 0.3)."""
+    """Return a token id as int; everything that is not a uint32 is ValueError (genai §0.3)."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"a token id must be an integer, not {type(value).__name__}")
     token_id = int(value.__index__())

@@ -1,4 +1,4 @@
-"""Where sessions come from (genai 1 and 5.2): `Tasks` and `TextGenerationTask`."""
+"""Where sessions come from (genai §1 and 5.2): `Tasks` and `TextGenerationTask`."""
 
 from __future__ import annotations
 

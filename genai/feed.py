@@ -1,4 +1,4 @@
-"""Feeding token ids to a decoder stage and reading the logits of the last one (genai 6.9, "unified").
+"""Feeding token ids to a decoder stage and reading the logits of the last one (genai §6.9, "unified").
 
 Everything is prepared once: the id, position and mask buffers, and the logits row of a single-token step, into which
 the engine writes in place. A run of several tokens (a piece of the prompt) reads the last row of a runtime-owned output

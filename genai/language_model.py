@@ -6,7 +6,7 @@ begins like the one before costs only its new tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -16,7 +16,7 @@ from .cancellation import CancellationSource
 from .checks import index_value, instance_of
 from .closing import Closing
 from .codes import E_NOINTERFACE
-from .options import TextGenerationOptions
+from .options import TextGenerationOptions, finite
 from .results import TextGenerationResult
 from .sequence import SequenceCore
 from .text_stream import OnEnd, Operation, TextStream, Turn, Turnstile
@@ -24,7 +24,7 @@ from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .async_stream import AsyncTextStream
-    from .chat import Chat
+    from .chat import Chat, Message
 
 
 class OptionFields(TypedDict, total=False):
@@ -99,17 +99,18 @@ class LanguageModel(Closing):
         return f"<LanguageModel {self.name!r} on {self.engine}, {self.context_length} tokens, {chat}, {self.file}>"
 
     def stream(self, prompt: str | Iterable[int], **fields: Unpack[CallFields]) -> TextStream:
-        """Continue `prompt` (text, or token ids) and yield the text piece by piece.
+        """Continue the raw text `prompt` (or token ids) and yield what follows piece by piece.
+
+        This answers no question: the model goes on writing where the text ends. `chat()` asks it.
 
         Keyword arguments are the fields of `TextGenerationOptions` (or `options=` with a whole record),
         `cancellation=`, and `timeout=` in seconds to wait for another call (None waits as long as it takes,
         TimeoutError after it).
         """
+        given = _prompt(prompt)
 
         def make_prompt(core: SequenceCore) -> tuple[list[int], tuple[str, ...]]:
-            if isinstance(prompt, str):
-                return core.tokenizer.encode(prompt), ()
-            return [index_value(token_id, "token id") for token_id in prompt], ()
+            return (core.tokenizer.encode(given) if isinstance(given, str) else given), ()
 
         return self._start(make_prompt, fields)
 
@@ -117,13 +118,14 @@ class LanguageModel(Closing):
         """Start a generation once it is this call's turn; only then the prompt, and the stops it brings, are made."""
         self._open()
         options = _options(fields)
+        timeout = _timeout(fields)
         cancellation = fields.get("cancellation")
         if cancellation is None:
             cancellation = CancellationSource()
         instance_of(cancellation, CancellationSource, "cancellation")
         turn = Turn()
         try:
-            self._turnstile.enter(turn, fields.get("timeout"))
+            self._turnstile.enter(turn, timeout)
             core = self._open()
             core.recover()
             prompt, stops = make_prompt(core)
@@ -138,8 +140,10 @@ class LanguageModel(Closing):
             raise
 
     def generate(self, prompt: str | Iterable[int], **fields: Unpack[CallFields]) -> TextGenerationResult:
-        """Continue `prompt` to the end and return the result; takes what `stream` takes. A failing model raises
-        WinMLError.
+        """Continue the raw text `prompt` (or token ids) and return the result; takes what `stream` takes.
+
+        This answers no question: the model goes on writing where the text ends. `chat().send(...)` asks it. A failing
+        model raises WinMLError.
         """
         return self.stream(prompt, **fields).read()
 
@@ -147,13 +151,17 @@ class LanguageModel(Closing):
         """Stream for asyncio: `async for piece in model.astream(...)`; takes what `stream` takes."""
         from .async_stream import AsyncTextStream  # brings asyncio
 
+        given = _prompt(prompt)
         _options(fields)
-        return AsyncTextStream(lambda: self.stream(prompt, **fields))
+        _timeout(fields)
+        return AsyncTextStream(lambda: self.stream(given, **fields))
 
-    def chat(self, system: str | None = None, *, messages: Iterable[tuple[str, str]] = ()) -> Chat:
-        """Begin a conversation, with an optional system message and an optional history of (role, content) pairs.
+    def chat(self, system: str | None = None, *, messages: Iterable[Message] = ()) -> Chat:
+        """Begin a conversation, with an optional system message and an optional history.
 
-        NotSupportedError when the model has no chat template.
+        A message is a pair `(role, content)` or a mapping `{"role": ..., "content": ...}`. A system message at the
+        front of `messages` is the chat's system message: ValueError beside `system`. NotSupportedError when the model
+        has no chat template.
         """
         if not self.can_chat:
             raise NotSupportedError(
@@ -186,6 +194,32 @@ class LanguageModel(Closing):
 
     def _check_open(self) -> SequenceCore:
         return self._open()
+
+
+def _prompt(prompt: str | Iterable[int]) -> str | list[int]:
+    """Check a prompt: text, or token ids. Bytes would pass as ids, and messages are for `chat`."""
+    if isinstance(prompt, str):
+        return prompt
+    kind = type(prompt).__name__
+    if isinstance(prompt, bytes | bytearray | memoryview):
+        raise TypeError(f"prompt must be str or token ids, not {kind}")
+    if isinstance(prompt, Mapping) or not isinstance(prompt, Iterable):
+        raise TypeError(f"prompt must be str or token ids, not {kind}; for a conversation use model.chat()")
+    ids = list(prompt)
+    if any(isinstance(item, Mapping | tuple) for item in ids):
+        raise TypeError("prompt must be str or token ids, not messages; use model.chat(messages=...)")
+    return [index_value(token_id, "token id") for token_id in ids]
+
+
+def _timeout(fields: CallFields) -> float | None:
+    """Check the seconds to wait for another call."""
+    timeout = fields.get("timeout")
+    if timeout is None:
+        return None
+    seconds = finite(timeout, "timeout")
+    if seconds < 0:
+        raise ValueError(f"timeout must be 0 or more seconds, not {timeout}")
+    return seconds
 
 
 def _options(fields: CallFields) -> TextGenerationOptions:

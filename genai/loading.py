@@ -56,7 +56,9 @@ def load(
     from the cache).
 
     engine: "llama" or "ort" where a catalog name leaves the choice; a file has its own.
-    context_length: most tokens of prompt and answer together; default: what the model declares, at most 4,096.
+    context_length: most tokens of prompt and answer together; default: what the model declares, at most 4,096. More
+        than an ONNX folder declares is refused; a GGUF model may be given more than it was trained on, as llama.cpp
+        allows, but what it says beyond that is not to be trusted.
     threads: default: the CPUs that this process may use.
     target: hardware class; default: a GPU where the engine has one, else the CPU.
     offline: never download.
@@ -137,11 +139,11 @@ def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
 
 
 def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> LanguageModel:
-    settings = read_settings(folder)
-    tokenizer = Tokenizer.from_file(folder)
     runtime = Runtime()
     with runtime.load_model(file) as model:
-        wiring = wire_decoder(model)
+        wiring = wire_decoder(model, file)  # first: a file that is no decoder needs no tokenizer
+        settings = read_settings(folder)
+        tokenizer = Tokenizer.from_file(folder)
         builder, stage = _add_stage(runtime, model, options)
         declare_state(stage, wiring, settings.head_size)
         stage.set_sequence_capacity_hint(_onnx_capacity(options.context_length, settings.context_length, folder))

@@ -1,4 +1,4 @@
-"""One generation: evaluate, select, stop, emit (genai 6.5, 6.7).
+"""One generation: evaluate, select, stop, emit (genai §6.5, 6.7).
 
 `read_next` runs the model at most once beside pieces of the prompt, and only for the token it returns: there is no
 look-ahead.
@@ -50,7 +50,7 @@ class GenerationLoop:
         self._prompt_token_count = len(core.retained)
         self._start_position = core.evaluated
         self._capacity = core.capacity or None
-        self._selector = TokenSelector(options, core.feed.vocabulary_size or core.tokenizer.token_count, core.retained)
+        self._selector = TokenSelector(options, core.feed.vocabulary_size, core.retained)
         self._decoder = core.tokenizer.create_decoder(continuation=True)
         self._stop_text = StopText(options.stop) if options.stop else None
         self._eos = frozenset(core.eos_token_ids)

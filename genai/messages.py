@@ -1,4 +1,4 @@
-"""What a conversation is made of: roles, messages, tools and the request around them (genai 3.1).
+"""What a conversation is made of: roles, messages, tools and the request around them (genai §3.1).
 
 Frozen records that check their fields and copy what they are given. Whether a request as a whole makes sense, and
 whether a template can honour it, is decided where it is formatted (`conversation.py`).

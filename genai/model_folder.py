@@ -102,8 +102,8 @@ class DecoderWiring:
     state_pairs: tuple[tuple[int, int], ...]
 
 
-def wire_decoder(model: Model) -> DecoderWiring:
-    """Find the endpoints of an ONNX decoder by the names that exporters use: `input_ids`, `logits`, `past*` and
+def wire_decoder(model: Model, file: Path) -> DecoderWiring:
+    """Find the endpoints of the ONNX decoder `file` by the names that exporters use: `input_ids`, `logits`, `past*` and
     `present*`.
 
     WinMLError 0x80070032 when the graph is not such a decoder; the message names what is missing.
@@ -117,15 +117,17 @@ def wire_decoder(model: Model) -> DecoderWiring:
             present = _present_name(name, outputs)
             if present is None:
                 raise WinMLError(
-                    NOT_SUPPORTED, "genai.load", f"the decoder's input {name!r} has no matching present output"
+                    NOT_SUPPORTED, "genai.load", f"{file}: the input {name!r} has no matching present output"
                 )
             pairs.append((index, outputs[present]))
     if not pairs:
-        raise WinMLError(NOT_SUPPORTED, "genai.load", f"the graph is no decoder with a cache: its inputs are {inputs}")
-    token_input = inputs.index("input_ids") if "input_ids" in inputs else _first_integer(model)
+        raise WinMLError(
+            NOT_SUPPORTED, "genai.load", f"{file}: the graph is no decoder with a cache: its inputs are {inputs}"
+        )
+    token_input = inputs.index("input_ids") if "input_ids" in inputs else _first_integer(model, file)
     if "logits" not in outputs:
         raise WinMLError(
-            NOT_SUPPORTED, "genai.load", f"the decoder has no output 'logits': its outputs are {list(outputs)}"
+            NOT_SUPPORTED, "genai.load", f"{file}: the decoder has no output 'logits': its outputs are {list(outputs)}"
         )
     return DecoderWiring(token_input, outputs["logits"], tuple(pairs))
 
@@ -135,11 +137,11 @@ def _present_name(past: str, outputs: dict[str, int]) -> str | None:
     return next((name for name in candidates if name in outputs), None)
 
 
-def _first_integer(model: Model) -> int:
+def _first_integer(model: Model, file: Path) -> int:
     for index, (data_type, _) in enumerate(model.schema().inputs()):
         if data_type in (TensorDataType.INT32, TensorDataType.INT64):
             return index
-    raise WinMLError(NOT_SUPPORTED, "genai.load", "the decoder has no integer input for token ids")
+    raise WinMLError(NOT_SUPPORTED, "genai.load", f"{file}: the decoder has no integer input for token ids")
 
 
 def declare_state(stage: Stage, wiring: DecoderWiring, head_size: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What a caller asks of one generation (genai 5.3) and the checks of its values (genai 0.3).
+"""What a caller asks of one generation (genai §5.3) and the checks of its values (genai §0.3).
 
 Wrong types are TypeError, values out of range ValueError, both before any model runs. Nothing is repaired or clipped.
 """

@@ -1,4 +1,4 @@
-"""From a token of a `tokenizer.json` to its bytes, as the file's decoder defines it (genai 2.3).
+"""From a token of a `tokenizer.json` to its bytes, as the file's decoder defines it (genai §2.3).
 
 Decoders are written for whole texts of characters; streaming needs the bytes of one token at a time. Every decoder in
 use for language models is a rule per token, plus one space dropped at the start of the text. Those without such a form

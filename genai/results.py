@@ -1,4 +1,4 @@
-"""What a text generation gives back: finish reasons, updates, results, states (genai 6)."""
+"""What a text generation gives back: finish reasons, updates, results, states (genai §6)."""
 
 from __future__ import annotations
 

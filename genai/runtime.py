@@ -1,4 +1,4 @@
-"""The object model and the text classes by the names of `windowsml.runtime` (genai 0.2).
+"""The object model and the text classes by the names of `windowsml.runtime` (genai §0.2).
 
 A program written for that package changes its import root to `genai.runtime`. Nothing is defined here.
 """

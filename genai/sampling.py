@@ -1,4 +1,4 @@
-"""Choosing the next token from one row of logits (genai 5.4).
+"""Choosing the next token from one row of logits (genai §5.4).
 
     NaN out → penalties → constraint → greedy, or temperature → top-k → top-p → min-p → draw
 
@@ -155,18 +155,30 @@ class _Penalties:
 class TokenSelector:
     """Selects the tokens of one operation, composed once from its options.
 
-    `vocabulary_size` is the length of a row, `prompt_ids` what precedes the output. `seed` is the seed really used:
-    that of the options, or a fresh one for 0. One random number is drawn per sampled token, none for greedy selection.
+    `vocabulary_size` is the length of a row, 0 where the first row is to say it (a vocabulary may be padded beyond the
+    tokens of its tokenizer); `prompt_ids` is what precedes the output. `seed` is the seed really used: that of the
+    options, or a fresh one for 0. One random number is drawn per sampled token, none for greedy selection.
     """
 
     def __init__(self, options: TextGenerationOptions, vocabulary_size: int, prompt_ids: Iterable[int] = ()) -> None:
         self.seed = options.seed or int.from_bytes(os.urandom(8), "little") or 1
         self._random = SplitMix64(self.seed).random
-        self._shape = (vocabulary_size,)
+        self._options = options
+        self._prompt_ids: tuple[int, ...] = ()
+        self._shape: tuple[int, ...] | None = None
         self._penalties: _Penalties | None = None
+        self._candidates: Candidates | None = None
+        if vocabulary_size:
+            self._compose(vocabulary_size, prompt_ids)
+        else:
+            self._prompt_ids = tuple(prompt_ids)
+
+    def _compose(self, vocabulary_size: int, prompt_ids: Iterable[int]) -> None:
+        """Make the steps that the options ask for."""
+        options = self._options
+        self._shape = (vocabulary_size,)
         if options.repetition_penalty != 1 or options.presence_penalty or options.frequency_penalty:
             self._penalties = _Penalties(options, vocabulary_size, prompt_ids)
-        self._candidates: Candidates | None = None
         if options.temperature > 0 and options.top_k != 1:
             has_top_k = 0 < options.top_k < vocabulary_size
             kind = TopCandidates if has_top_k else Candidates
@@ -182,7 +194,10 @@ class TokenSelector:
         0x8007000D for a row of another shape.
         """
         if row.shape != self._shape:
-            raise WinMLError(INVALID_DATA, "logits", f"a row of shape {self._shape} was expected, not {row.shape}")
+            if self._shape is not None or row.ndim != 1 or not row.size:
+                wanted = "one dimension" if self._shape is None else f"shape {self._shape}"
+                raise WinMLError(INVALID_DATA, "logits", f"a row of {wanted} was expected, not {row.shape}")
+            self._compose(row.size, self._prompt_ids)
         if row.dtype.char not in "fd":
             row = row.astype(np.float32)
         if self._penalties is not None:

@@ -1,4 +1,4 @@
-"""The sequence that a session keeps, and the state machine around it (genai 6.1, 6.3, 6.4).
+"""The sequence that a session keeps, and the state machine around it (genai §6.1, 6.3, 6.4).
 
 One `SequenceCore` stands behind a `TextGenerationSession` and behind the short road. It starts operations and keeps the
 tokens; running one operation is `loop.py`. It has no thread rule of its own: its users see to it that one thread at a

@@ -1,4 +1,4 @@
-"""The public session of the long road (genai 6): one sequence, one operation at a time, on one thread."""
+"""The public session of the long road (genai §6): one sequence, one operation at a time, on one thread."""
 
 from __future__ import annotations
 

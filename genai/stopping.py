@@ -1,4 +1,4 @@
-"""Stop strings in streamed text: nothing that may still become part of a stop is released (genai 8, cases S-STP).
+"""Stop strings in streamed text: nothing that may still become part of a stop is released (genai §8, cases S-STP).
 
 The matcher is the automaton of Aho and Corasick (Efficient string matching: an aid to bibliographic search, 1975). Its
 state is the longest end of the text that begins some stop, which is exactly what has to be held back; each character

@@ -1,4 +1,4 @@
-"""The public stream of the long road (genai 6.7): an iterator of updates, bound to the thread that made it."""
+"""The public stream of the long road (genai §6.7): an iterator of updates, bound to the thread that made it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text generation by the names of `windowsml.tasks`: the long road, with sessions bound to their thread (genai 0.2)."""
+"""Text generation by the names of `windowsml.tasks`: the long road, sessions bound to their thread (genai §0.2)."""
 
 from __future__ import annotations
 

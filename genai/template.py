@@ -1,4 +1,4 @@
-"""A chat template: compiled once, rendered in the sandbox, and asked what it uses (genai 3.3).
+"""A chat template: compiled once, rendered in the sandbox, and asked what it uses (genai §3.3).
 
 Not here: the walls of the sandbox (`template_sandbox.py`), and what the template is given (`conversation.py`).
 """

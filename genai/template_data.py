@@ -1,4 +1,4 @@
-"""A request as the template sees it (genai 3.3): mapped to plain data that notes which of its fields were read.
+"""A request as the template sees it (genai §3.3): mapped to plain data that notes which of its fields were read.
 
 A field that the template never reads would be dropped in silence, so formatting refuses it afterwards.
 """

@@ -1,4 +1,4 @@
-"""The filters and tests that chat templates may use (genai 3.3): some of our own and the harmless ones of Jinja.
+"""The filters and tests that chat templates may use (genai §3.3): some of our own and the harmless ones of Jinja.
 
 Each charges the budget for what it makes.
 """

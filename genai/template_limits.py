@@ -1,4 +1,4 @@
-"""How much one rendering of an untrusted template may make and how long it may run (genai 3.3).
+"""How much one rendering of an untrusted template may make and how long it may run (genai §3.3).
 
 Whatever can make a long text or a large list is charged here before it is made; the same budget has a deadline. Not
 here: where the charges are put (`template_sandbox.py`, `template_filters.py`).

@@ -1,4 +1,4 @@
-"""The environment in which untrusted chat templates run (genai 3.3).
+"""The environment in which untrusted chat templates run (genai §3.3).
 
 Jinja's immutable sandbox with three more walls. *Names*: filters, globals, and the attributes of each type are lists of
 what may be used, everything else is refused. *Size* and *time*: loops, calls, operations and literals are charged to

@@ -124,6 +124,11 @@ class TextStream(Closing):
         self._finalizer = weakref.finalize(self, operation.end)
         self._finalizer.atexit = False
 
+    def __repr__(self) -> str:
+        result = self._operation.loop.result
+        state = "unfinished" if result is None else result.finish_reason.name
+        return f"<TextStream {state}>"
+
     def __iter__(self) -> Iterator[str]:
         return self
 

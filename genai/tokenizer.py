@@ -1,4 +1,4 @@
-"""Text to token ids and back (genai 2): the public class.
+"""Text to token ids and back (genai §2): the public class.
 
 Not here: vocabularies (`vocabulary.py`), streaming (`decoder.py`), how a conversation is formatted (`conversation.py`).
 """

@@ -1,4 +1,4 @@
-"""The files beside a `tokenizer.json`: special tokens, end-of-generation ids and chat templates (genai 2.1, 2.5, 3.3).
+"""The files beside a `tokenizer.json`: special tokens, end-of-generation ids and chat templates (genai §2.1, 2.5, 3.3).
 
 Which file wins: for the EOS ids `generation_config.json`, `genai_config.json`, `config.json`, then the named
 `eos_token`; for named tokens `tokenizer_config.json`, then `special_tokens_map.json`; for templates

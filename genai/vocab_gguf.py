@@ -1,4 +1,4 @@
-"""The vocabulary of a GGUF file, run by llama.cpp through `winml_lite.Vocabulary` (genai 2.1 to 2.5).
+"""The vocabulary of a GGUF file, run by llama.cpp through `winml_lite.Vocabulary` (genai §2.1 to 2.5).
 
 llama.cpp refuses names of pre-tokenizers that it does not know; for a file without such a name it splits text in its
 default way, and the vocabulary here says so in `warnings`.

@@ -1,4 +1,4 @@
-"""The vocabulary of a `tokenizer.json`, run by the `tokenizers` library (genai 2.1 to 2.5).
+"""The vocabulary of a `tokenizer.json`, run by the `tokenizers` library (genai §2.1 to 2.5).
 
 Not here: the files beside it (`vocab_files.py`), the bytes of its tokens (`pieces.py`).
 """

@@ -1,4 +1,4 @@
-"""`PipelineBuilder` (runtime 6): the rules of the graph, and `build`."""
+"""`PipelineBuilder` (runtime §6): the rules of the graph, and `build`."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ _HINTED = (FILE_NOT_FOUND, NOT_SUPPORTED, MODULE_NOT_FOUND)
 
 
 def _explained(error: WinMLError, stages: list[StageCore]) -> WinMLError:
-    """Add to a failed `build` of `.gguf` files what is missing on this machine (runtime 6.3)."""
+    """Add to a failed `build` of `.gguf` files what is missing on this machine (runtime §6.3)."""
     gguf = [stage for stage in stages if stage.model.engine == "llama" and stage.model.is_from_file]
     if not gguf or error.hresult not in _HINTED:
         return error

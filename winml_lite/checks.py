@@ -1,4 +1,4 @@
-"""Argument checks made before any engine is asked (runtime 1.3).
+"""Argument checks made before any engine is asked (runtime §1.3).
 
 Two families: the *index* family raises TypeError for `bool` and non-integers, the *value* family raises ValueError for
 them. Both raise ValueError out of range and accept everything with `__index__`, NumPy integers included.

@@ -1,4 +1,4 @@
-"""`SymbolicDimensionOverrides`: fixed extents for the symbols of an ONNX model (runtime 19, tensors 9.5)."""
+"""`SymbolicDimensionOverrides`: fixed extents for the symbols of an ONNX model (runtime §19, tensors §9.5)."""
 
 from __future__ import annotations
 

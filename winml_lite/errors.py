@@ -1,4 +1,4 @@
-"""Exceptions and HRESULT codes of the object model (contracts: runtime 1.1 and 16).
+"""Exceptions and HRESULT codes of the object model (runtime §1.1 and 16).
 
 Here: the two exception classes, the codes as plain integers, their descriptions, and the tables that turn a status of
 an engine into a code. Not here: argument checks (`checks.py`), which raise `TypeError` and `ValueError`.

@@ -1,4 +1,4 @@
-"""Memory for new tensors (tensors 4): zeros, copies of buffers and arrays, and aliases of buffers."""
+"""Memory for new tensors (tensors §4): zeros, copies of buffers and arrays, and aliases of buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The busy rule (runtime 12.2): one call at a time on a pipeline and its stages, and nobody ever waits."""
+"""The busy rule (runtime §12.2): one call at a time on a pipeline and its stages, and nobody ever waits."""
 
 from __future__ import annotations
 

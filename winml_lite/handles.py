@@ -1,4 +1,4 @@
-"""Ownership: `Resource` owns one native object, `Closeable` is the base of every public object (runtime 1.2).
+"""Ownership: `Resource` owns one native object, `Closeable` is the base of every public object (runtime §1.2).
 
 References go one way, from a child to what it needs: a pipeline needs its stages, a stage its model, a tensor its
 storage. So closing a wrapper closes only that wrapper, and the native object goes when its last user does, in any

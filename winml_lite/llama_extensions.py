@@ -1,4 +1,4 @@
-"""Options that only llama.cpp stages have (runtime 15.3)."""
+"""Options that only llama.cpp stages have (runtime §15.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models and their declared schemas (runtime 2.1, 2.2, 3 and 4).
+"""Models and their declared schemas (runtime §2.1, 2.2, 3 and 4).
 
 Loading reads structure only: no engine, no weights.
 """
@@ -154,6 +154,13 @@ class Model(Closeable[ModelCore]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        core = self._open
+        if core is None:
+            return "<Model (closed)>"
+        origin = core.artifact.path if core.is_from_file else "a buffer"
+        return f"<Model for {engine_name(core.artifact)} from {origin}>"
+
     def schema(self) -> ModelSchema:
         """Return the declared inputs and outputs."""
         return ModelSchema(self._core.artifact)
@@ -164,6 +171,11 @@ class Model(Closeable[ModelCore]):
         if not isinstance(artifact, OnnxArtifact):
             raise NotSupportedError(E_NOINTERFACE, "IWinMLModel.OrtSchema", "only ONNX models have names")
         return OrtModelSchema(artifact)
+
+
+def engine_name(artifact: Artifact) -> str:
+    """Return the name of the engine that runs a model."""
+    return "ONNX Runtime" if isinstance(artifact, OnnxArtifact) else "llama.cpp"
 
 
 def probe_file(path: str) -> os.stat_result:

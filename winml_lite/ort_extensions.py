@@ -1,4 +1,4 @@
-"""What only ONNX Runtime stages have: bindings by name, session options, diagnostics (runtime 15.2, tensors 11)."""
+"""What only ONNX Runtime stages have: bindings by name, session options, diagnostics (runtime §15.2, tensors §11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pipelines (runtime 12): run, reset, the busy rule, and values that go from one stage or iteration to the next.
+"""Pipelines (runtime §12): run, reset, the busy rule, and values that go from one stage or iteration to the next.
 
 A run is all or nothing: every stage runs, then every stage commits; when one fails, those that ran discard and nothing
 has moved.
@@ -150,6 +150,12 @@ class Pipeline(Closeable[PipelineCore]):
     """A built graph of stages. Any thread may call it; a second call at the same time is refused with 0x800700AA."""
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        core = self._open
+        if core is None:
+            return "<Pipeline (closed)>"
+        return f"<Pipeline of {', '.join(repr(stage.debug_name) for stage in core.stages)}>"
 
     def run(self) -> None:
         """Run one iteration and wait for it.

@@ -1,4 +1,4 @@
-"""Resource maps: external weights in caller memory, by name (runtime 2.1 and 2.2, tensors 10).
+"""Resource maps: external weights in caller memory, by name (runtime §2.1 and 2.2, tensors §10).
 
 Buffers are exported, never copied: they stay pinned for as long as the model or something built from it lives.
 """

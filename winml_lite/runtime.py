@@ -1,4 +1,4 @@
-"""`Runtime` (runtime 2): the factory of models, targets, builders and tensors. The work is in the modules of those."""
+"""`Runtime` (runtime §2): the factory of models, targets, builders and tensors. The work is in the modules of those."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stateful members of a stage (runtime 9 and 20): options before `build`, position and capacity after it.
+"""The stateful members of a stage (runtime §9 and 20): options before `build`, position and capacity after it.
 
 The state itself lives in the executor: the cache of a llama.cpp context, or the state pairs of an ONNX Runtime session.
 """

@@ -1,4 +1,4 @@
-"""Stages and their schemas (runtime 7 and 8): bindings, outputs, and the views of what an engine adds.
+"""Stages and their schemas (runtime §7 and 8): bindings, outputs, and the views of what an engine adds.
 
 The stateful members are in `sequence.py`, the work is in `stage_core.py`.
 """
@@ -11,7 +11,7 @@ from .checks import index_value
 from .dimensions import SymbolicDimensionOverrides
 from .errors import E_INVALIDARG, E_NOINTERFACE, E_NOT_VALID_STATE, NotSupportedError, WinMLError
 from .llama_extensions import LlamaStageOptions
-from .model import ModelSchema
+from .model import ModelSchema, engine_name
 from .ort_extensions import OrtNamedBindings, OrtStageDiagnostics, OrtStageOptions
 from .sequence import SequenceMembers
 from .stage_core import StageCore
@@ -28,6 +28,13 @@ class Stage(SequenceMembers):
     """
 
     __slots__ = ()
+
+    def __repr__(self) -> str:
+        core = self._open
+        if core is None:
+            return "<Stage (closed)>"
+        built = "built" if core.executor is not None else "not built"
+        return f"<Stage {core.debug_name!r} on {engine_name(core.model.artifact)}, {built}>"
 
     @property
     def debug_name(self) -> str:

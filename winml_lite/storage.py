@@ -1,4 +1,4 @@
-"""Memory behind tensors (tensors 2 and 3).
+"""Memory behind tensors (tensors §2 and 3).
 
 A `Storage` is a C-contiguous, little-endian block of host memory with an element type and a shape. Tensors, bindings
 and engines share it; it knows neither of them. It owns its memory, borrows a caller's buffer, or views memory of an

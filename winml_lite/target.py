@@ -1,4 +1,4 @@
-"""Execution targets (runtime 2.3, 5 and 18): the token that places a stage, and the search for hardware.
+"""Execution targets (runtime §2.3, 5 and 18): the token that places a stage, and the search for hardware.
 
 A target says where a stage shall run; the engines resolve it at `build`. The search asks replaceable enumerators which
 GPUs and NPUs the machine has. It says nothing about providers or drivers of an engine: those are `build`'s business.

@@ -1,4 +1,4 @@
-"""Tensors and locks (tensors 2 and 3). The factories are in `factories.py` and `token_tensors.py`."""
+"""Tensors and locks (tensors §2 and 3). The factories are in `factories.py` and `token_tensors.py`."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ class Tensor(Closeable[Storage]):
         self._open = storage
         self._runtime = runtime
         self._target = target
+
+    def __repr__(self) -> str:
+        storage = self._open
+        if storage is None:
+            return "<Tensor (closed)>"
+        return f"<Tensor {storage.data_type.name} {list(storage.shape)}>"
 
     def desc(self) -> Descriptor:
         """Return `(element type, shape)`; constant for the tensor's life."""
@@ -201,10 +207,11 @@ class TensorDataLock:
         self.close()
 
 
-def bindable(tensor: Tensor) -> Storage:
+def bindable(tensor: Any) -> Storage:
     """Return the storage of a tensor to be bound; another class (None too) is TypeError, a closed one RuntimeError."""
     if not isinstance(tensor, Tensor):
-        raise TypeError(f"tensor must be a Tensor, not {type(tensor).__name__}")
+        mend = "; make one with runtime.tensor_from_numpy" if isinstance(tensor, np.ndarray | np.generic) else ""
+        raise TypeError(f"tensor must be a Tensor, not {type(tensor).__name__}{mend}")
     return tensor._core
 
 

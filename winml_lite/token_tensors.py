@@ -1,4 +1,4 @@
-"""Token ids to and from tensors (tensors 7)."""
+"""Token ids to and from tensors (tensors §7)."""
 
 from __future__ import annotations
 

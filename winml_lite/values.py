@@ -1,4 +1,4 @@
-"""Enumerations and frozen records of the object model (runtime 17, tensors 1.1).
+"""Enumerations and frozen records of the object model (runtime §17, tensors §1.1).
 
 The numbers are part of the contract.
 """

@@ -46,7 +46,7 @@ class ModelSource:
     def __init__(self, path: str | os.PathLike[str], progress: Progress | None = None) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
         self._progress = progress
-        self._done = 0
+        self._done = self._told = 0
         with ExitStack() as stack:
             self._files = [stack.enter_context(GgufFile(shard)) for shard in _shards(self.path)]
             self._stack = stack.pop_all()
@@ -77,8 +77,11 @@ class ModelSource:
         """Yield slices of the rows of a matrix, each a bounded amount of memory as float32."""
         rows, width = self.shapes[name]
         step = max(1, _CHUNK_BYTES // (4 * width))
+        size = self._homes[name].tensors[name].byte_size
         for start in range(0, rows, step):
-            yield slice(start, min(start + step, rows))
+            end = min(start + step, rows)
+            yield slice(start, end)
+            self._tell(self._done + size * end // rows)
 
     def check_types(self) -> None:
         """Decode one row of every storage type, so that a type that cannot be decoded fails before any work is done."""
@@ -89,8 +92,13 @@ class ModelSource:
     def report(self, name: str) -> None:
         """Count a tensor as done and tell the caller."""
         self._done += self._homes[name].tensors[name].byte_size
-        if self._progress is not None:
-            self._progress(self._done, self._total)
+        self._tell(self._done)
+
+    def _tell(self, done: int) -> None:
+        """Report progress, which never goes back: a tensor that is read twice counts once."""
+        if self._progress is not None and done > self._told:
+            self._told = min(done, self._total)
+            self._progress(self._told, self._total)
 
     def __enter__(self) -> Self:
         return self
@@ -100,7 +108,7 @@ class ModelSource:
 
 
 def _shards(path: str) -> list[str]:
-    """Return all files of a model by the name rule of shards (runtime 2.1)."""
+    """Return all files of a model by the name rule of shards (runtime §2.1)."""
     match = _SHARD_NAME.search(path)
     if match is None:
         return [path]

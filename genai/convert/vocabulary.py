@@ -41,6 +41,13 @@ _END_OF_GENERATION = frozenset(
 )
 """Spellings that end generation in llama.cpp, whatever the metadata says."""
 
+_FILL_IN_THE_MIDDLE = {
+    "fim_pad": ("<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"),
+    "fim_rep": ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"),
+    "fim_sep": ("<|file_sep|>",),
+}
+"""Marks of code models that end generation there too: one of each kind, named by the metadata or spelled like this."""
+
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
@@ -101,7 +108,7 @@ def read_vocabulary(source: ModelSource, count: int) -> Vocabulary:
         eos=ids["eos"],
         unknown=ids["unknown"],
         padding=ids["padding"],
-        end_of_generation=_ending_ids(tokens, [ids["eos"], ids["eot"], ids["eom"]]),
+        end_of_generation=_ending_ids(tokens, ids["eos"], [ids["eot"], ids["eom"], *_marks(source, tokens)]),
         adds_bos=adds_bos and ids["bos"] is not None,
         adds_eos=_flag(source, "add_eos_token", False) and ids["eos"] is not None,
         adds_space_prefix=_flag(source, "add_space_prefix", not is_bpe),
@@ -118,12 +125,35 @@ def _check_merges(source: ModelSource, tokens: list[str], merges: list[str]) -> 
             raise invalid(source.path, f"the merge {merge!r} does not join two tokens to a third")
 
 
-def _ending_ids(tokens: list[str], named: list[int | None]) -> tuple[int, ...]:
-    """Return the first of `named` and then all other ids that end generation."""
+def _marks(source: ModelSource, tokens: list[str]) -> list[int | None]:
+    """Return the marks of code models, by kind."""
+    ids = {token: token_id for token_id, token in enumerate(tokens)}
+    marks: list[int | None] = []
+    for kind, spellings in _FILL_IN_THE_MIDDLE.items():
+        named = _token_id(source, kind, len(tokens))
+        spelled = min((ids[spelling] for spelling in spellings if spelling in ids), default=None)
+        marks.append(spelled if named is None else named)
+    return marks
+
+
+def _ending_ids(tokens: list[str], eos: int | None, others: list[int | None]) -> tuple[int, ...]:
+    """Return the end-of-sequence token and then all other ids that end generation."""
     known = {index for index, token in enumerate(tokens) if token in _END_OF_GENERATION}
-    known |= {token_id for token_id in named if token_id is not None}
-    first = [token_id for token_id in named[:1] if token_id is not None]
+    known |= {token_id for token_id in (eos, *others) if token_id is not None}
+    known -= _false_endings(tokens, {tokens[token_id] for token_id in known})
+    first = () if eos is None or eos not in known else (eos,)
     return (*first, *sorted(known.difference(first)))
+
+
+def _false_endings(tokens: list[str], endings: set[str]) -> set[int]:
+    """Return ids that only look like an end: formats with several channels end a part, not the turn, with them."""
+    has_call = not endings.isdisjoint(("<|call|>", "<|calls|>"))
+    names = set()
+    if has_call and not endings.isdisjoint(("<|return|>", "<|flush|>")):
+        names.add("<|end|>")
+    if "<|tool_response>" in endings:
+        names.add("</s>")
+    return {token_id for token_id, token in enumerate(tokens) if token in names}
 
 
 def _chat_templates(source: ModelSource) -> dict[str, str]:

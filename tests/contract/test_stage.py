@@ -178,6 +178,12 @@ def test_r65_what_is_no_tensor(runtime: Runtime, files: ModelFiles, tensor: obje
         stage.bind_output(0, tensor)  # type: ignore[arg-type]
 
 
+def test_r65_an_array_is_told_how_to_become_a_tensor(runtime: Runtime, files: ModelFiles) -> None:
+    stage = unbuilt(runtime, files.onnx("add"))
+    with pytest.raises(TypeError, match=r"not ndarray; make one with runtime\.tensor_from_numpy"):
+        stage.bind_input(0, np.zeros(2, np.float32))  # type: ignore[arg-type]
+
+
 def test_r65_a_closed_tensor(runtime: Runtime, files: ModelFiles) -> None:
     stage, tensor = unbuilt(runtime, files.onnx("add")), floats(runtime, 1, 2)
     tensor.close()

@@ -15,6 +15,7 @@ from genai.convert.source import ModelSource
 from genai.convert.tokenizer_json import tokenizer_json
 from genai.convert.vocabulary import read_vocabulary
 from models import recipes
+from winml_lite import Vocabulary
 
 llama_cpp = pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed")
 
@@ -45,6 +46,27 @@ def test_there_are_enough_hard_strings() -> None:
 @pytest.mark.parametrize("kind", ["smollm", "gpt-2", "llama-bpe", "qwen2", "spm", "spm-no-prefix"])
 def test_small_vocabularies(tmp_path: Path, kind: str) -> None:
     assert differences(recipes.vocabulary_gguf(tmp_path, kind)) == []
+
+
+def endings(path: Path) -> tuple[set[int], set[int]]:
+    """Ids that end generation: ours for a converted model, and those of llama.cpp."""
+    with ModelSource(path) as source:
+        tokens = source.metadata["tokenizer.ggml.tokens"]
+        assert isinstance(tokens, list)
+        ours = set(read_vocabulary(source, len(tokens)).end_of_generation)
+    with Vocabulary.from_file(path) as vocabulary:
+        return ours, set(vocabulary.end_of_generation_ids)
+
+
+@pytest.mark.parametrize("kind", ["smollm", "gpt-2", "llama-bpe", "qwen2", "spm", "spm-no-prefix"])
+def test_the_same_tokens_end_generation(tmp_path: Path, kind: str) -> None:
+    ours, theirs = endings(recipes.vocabulary_gguf(tmp_path, kind))
+    assert ours == theirs
+
+
+def test_the_same_tokens_end_generation_of_smollm2() -> None:
+    ours, theirs = endings(smollm2_gguf())
+    assert ours == theirs == {0, 2, 4}  # <|endoftext|>, <|im_end|>, <reponame>
 
 
 def test_smollm2() -> None:

@@ -196,6 +196,82 @@ def test_s_cli_02_pasted_lines_are_one_message(folder: Path, tmp_path: Path) -> 
     assert json.loads((tmp_path / "chat").read_bytes())["messages"][0]["content"] == "one\ntwo"
 
 
+@needs_posix
+@needs_llama
+def test_s_cli_02_a_paste_is_one_message_where_the_terminal_marks_it(folder: Path, tmp_path: Path) -> None:
+    readline = pytest.importorskip("readline")
+    if "libedit" in (readline.__doc__ or "") or getattr(readline, "_READLINE_LIBRARY_VERSION", "0") < "8.1":
+        pytest.skip("this readline does not tell a paste from typing")
+    terminal = Terminal("chat", "-m", scripted_gguf(folder), kind="xterm")
+    terminal.wait_for("\x1b[?2004h")  # else the terminal would not mark it
+    terminal.wait_for("> ")
+    terminal.type("\x1b[200~one\rtwo\rthree\r\x1b[201~")
+    terminal.type("\r")
+    terminal.wait_for(SENTENCE)
+    assert saved_messages(terminal, tmp_path / "chat")[0]["content"] == "one\ntwo\nthree"
+
+
+@needs_posix
+@needs_llama
+@pytest.mark.parametrize("text", ["one\rtwo\r\rthree\r", "one\ntwo\n\nthree\n"])
+def test_s_cli_02_a_paste_is_one_message_where_nothing_marks_it(folder: Path, tmp_path: Path, text: str) -> None:
+    terminal = Terminal("chat", "-m", scripted_gguf(folder), kind="dumb")
+    terminal.wait_for("> ")
+    terminal.type(text)
+    terminal.wait_for(SENTENCE)
+    messages = saved_messages(terminal, tmp_path / "chat")
+    assert [message["content"] for message in messages] == ["one\ntwo\n\nthree", SENTENCE]
+
+
+@needs_posix
+@needs_llama
+def test_lines_typed_one_after_the_other_are_messages_of_their_own(folder: Path, tmp_path: Path) -> None:
+    terminal = Terminal("chat", "-m", scripted_gguf(folder))
+    terminal.wait_for("> ")
+    terminal.type("one\r")
+    terminal.wait_for(SENTENCE)
+    terminal.wait_for("> ")
+    terminal.type("two\r")
+    terminal.wait_for(SENTENCE)
+    messages = saved_messages(terminal, tmp_path / "chat")
+    assert [message["content"] for message in messages] == ["one", SENTENCE, "two", SENTENCE]
+
+
+@needs_posix
+@needs_llama
+def test_lines_of_an_earlier_chat_come_back(folder: Path, home: Path) -> None:
+    pytest.importorskip("readline")
+    terminal = Terminal("chat", "-m", scripted_gguf(folder))
+    terminal.wait_for("> ")
+    terminal.type("first question\r")
+    terminal.wait_for(SENTENCE)
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+    assert (home / "chat_history").stat().st_mode & 0o777 == 0o600
+    again = Terminal("chat", "-m", scripted_gguf(folder))
+    again.wait_for("> ")
+    again.type("\x10")  # Ctrl-P, the line before
+    again.wait_for("first question")
+    again.type("\r")
+    again.wait_for(SENTENCE)
+    again.wait_for("> ")
+    again.type("\x04")
+    assert again.exit_code() == 0
+
+
+def saved_messages(terminal: Terminal, file: Path) -> list[dict[str, str]]:
+    """Save the chat, leave it and return its messages."""
+    terminal.wait_for("> ")
+    terminal.type(f"/save {file}\r")
+    terminal.wait_for("(saved ")
+    terminal.wait_for("> ")
+    terminal.type("\x04")
+    assert terminal.exit_code() == 0
+    messages: list[dict[str, str]] = json.loads(file.read_bytes())["messages"]
+    return messages
+
+
 class Terminal:
     """A chat at a pseudo terminal."""
 
@@ -249,11 +325,45 @@ def test_tokens_there_and_back(folder: Path) -> None:
 def test_tokens_of_a_folder(folder: Path) -> None:
     done = run("tokens", "-m", scripted_onnx(folder), "Paris")
     assert done.stdout.decode().split()[1:] == ["'Paris'"]
-    assert done.stderr == b"1 tokens\n"
+    assert done.stderr == b"1 token\n"
 
 
-def test_tokens_that_are_no_numbers(folder: Path) -> None:
-    assert run("tokens", "-m", scripted_onnx(folder), "--decode", "1 x").returncode == 2
+def test_tokens_of_an_empty_text(folder: Path) -> None:
+    done = run("tokens", "-m", scripted_onnx(folder), "--no-special", "--json", "")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"text": "", "ids": [], "pieces": [], "count": 0})
+
+
+@pytest.mark.parametrize("ids", ["1 x", "-5", "9999999", "99999999999999"])
+def test_tokens_that_are_none(folder: Path, ids: str) -> None:
+    done = run("tokens", "-m", scripted_onnx(folder), "--decode", "--", ids)
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_prompt_that_is_too_long(folder: Path) -> None:
+    done = run("generate", "-q", "-m", scripted_onnx(folder), "--context-length", "4", QUESTION)
+    assert done.returncode == 2
+    assert b"give a larger --context-length (0x8007007A)" in done.stderr
+
+
+def test_an_engine_that_does_not_read_the_file(folder: Path) -> None:
+    done = run("generate", "-m", scripted_gguf(folder), "--engine", "ort", QUESTION)
+    assert done.returncode == 2
+    assert b"`winml-lite convert " in done.stderr and b" FOLDER`" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["show"], ["generate", "-q", QUESTION, "-m"]])
+@pytest.mark.parametrize("name", ["a.txt", "a.onnx", "a.gguf"])
+def test_a_file_that_is_no_model_of_its_kind(tmp_path: Path, name: str, command: list[str]) -> None:
+    (tmp_path / name).write_text("hello")
+    done = run(*command, tmp_path / name)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert done.stderr.startswith(b"Error: ")
+    assert b"IWinML" not in done.stderr
+
+
+def test_a_folder_without_a_model(tmp_path: Path) -> None:
+    assert run("show", tmp_path).returncode == 3
+    assert run("generate", "-m", tmp_path, QUESTION).returncode == 3
 
 
 def test_show_describes_a_gguf(folder: Path) -> None:
@@ -265,7 +375,9 @@ def test_show_describes_a_gguf(folder: Path) -> None:
 
 def test_show_describes_a_folder(folder: Path) -> None:
     record = json.loads(run("show", scripted_onnx(folder), "--json").stdout)
-    assert "input_ids" in [port["name"] for port in record["files"][0]["inputs"]]
+    names = [port["name"] for port in record["files"][0]["inputs"]]
+    assert {"input_ids", "past_key_values.0.key", "past_key_values.1.value"} <= set(names)
+    assert (record["decoder"]["layers"], record["decoder"]["context_length"]) == (2, 512)
     assert record["tokenizer"]["chat_template"]
 
 
@@ -273,6 +385,9 @@ def test_show_prints_for_people(folder: Path) -> None:
     lines = run("show", scripted_onnx(folder)).stdout.decode().splitlines()
     assert lines[0].split() == ["name", scripted_onnx(folder).name]
     assert any(line.startswith("input          input_ids INT64 [") for line in lines)
+    assert "input          past_key_values.N.key FLOAT32 [?, 2, ?, 16], 2 layers" in lines
+    assert "output         present.N.value FLOAT32 [?, 2, ?, 16], 2 layers" in lines
+    assert {"context        512", "architecture   llama", "layers         2", "vocabulary     331"} <= set(lines)
     assert any(line.startswith("engine         ONNX Runtime (.onnx .ort): 1.") for line in lines)
 
 
@@ -285,6 +400,15 @@ def test_show_describes_a_graph_without_a_tokenizer(tmp_path: Path) -> None:
 
 def test_show_prints_the_template(folder: Path) -> None:
     assert b"message" in run("show", scripted_onnx(folder), "--template").stdout
+
+
+WITHOUT_LLAMA = [sys.executable, "-c", "import sys; sys.modules['llama_cpp'] = None\n" + PROGRAM[2]]
+
+
+def test_show_prints_the_template_of_a_gguf_without_llama(folder: Path) -> None:
+    file = scripted_gguf(folder)
+    done = subprocess.run([*WITHOUT_LLAMA, "show", str(file), "--template"], capture_output=True, timeout=120)
+    assert (done.returncode, b"message" in done.stdout) == (0, True), done.stderr
 
 
 def test_convert_makes_a_folder_that_answers(folder: Path, tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ class Decoder:
             options.key_type = options.value_type = "f32"
             options.thread_count = 1
         else:
-            wiring = wire_decoder(model)
+            wiring = wire_decoder(model, path / "model.onnx")
             token_input, logits_output = wiring.token_input, wiring.logits_output
             declare_state(self.stage, wiring, None)
         self.pipeline = builder.build()

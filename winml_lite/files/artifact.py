@@ -1,4 +1,4 @@
-"""What a model file declares (runtime 2.1, 3, 4): the result of the header walkers, the input of the engines."""
+"""What a model file declares (runtime §2.1, 3, 4): the result of the header walkers, the input of the engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GGUF files: metadata, the tensor table, mapped tensor data, and the rules of shards (runtime 2.1).
+"""GGUF files: metadata, the tensor table, mapped tensor data, and the rules of shards (runtime §2.1).
 
 Here: the file as an object, opened by mapping it, and the shards of a model. Not here: the parsing (`gguf_header.py`),
 the decoding of quantised values (`quantization.py`), any engine.
@@ -191,7 +191,7 @@ def _map(path: str) -> mmap.mmap:
 
 
 def _open_code(error: OSError, path: str) -> int:
-    """Turn the errno of a failed open into a code (runtime 2.1, step 2)."""
+    """Turn the errno of a failed open into a code (runtime §2.1, step 2)."""
     if error.errno == errno.ENOENT and os.path.isdir(os.path.dirname(path)):
         return errors.FILE_NOT_FOUND
     if error.errno in (errno.ENOENT, errno.ENOTDIR):

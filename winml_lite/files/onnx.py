@@ -1,4 +1,4 @@
-"""Structure of an `.onnx` file, read without a native library and without touching weights (runtime 2.1, 3, 4).
+"""Structure of an `.onnx` file, read without a native library and without touching weights (runtime §2.1, 3, 4).
 
 Here: a walker over the protobuf messages that collects graph ports, external data locations, metadata and the
 state pairs that may share a buffer. Weights are stepped over, so a file of gigabytes takes milliseconds.

@@ -1,4 +1,4 @@
-"""Structure of an `.ort` file (ONNX Runtime's FlatBuffers format), read without a native library (runtime 2.1, 3, 4).
+"""Structure of an `.ort` file (ONNX Runtime's FlatBuffers format), read without a native library (runtime §2.1, 3, 4).
 
 Here: a bounds-checked walker that collects the same facts as `onnx.py`. Not here: weights, which are never touched.
 

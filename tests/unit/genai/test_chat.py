@@ -140,9 +140,9 @@ def test_the_history_may_be_replaced_and_forgotten(model: LanguageModel) -> None
 
 def test_wrong_messages_are_refused(model: LanguageModel) -> None:
     chat = model.chat()
-    with pytest.raises(TypeError, match="pairs of str"):
+    with pytest.raises(TypeError, match="a message is a pair"):
         chat.messages = (("user", 5),)  # type: ignore[assignment]
-    with pytest.raises(TypeError, match="pairs of str"):
+    with pytest.raises(TypeError, match="a message is a pair"):
         model.chat(messages=[(1, "a")])  # type: ignore[list-item]
     with pytest.raises(TypeError, match="text must be a str"):
         chat.send(b"a")  # type: ignore[arg-type]
@@ -156,3 +156,84 @@ def test_two_chats_share_a_model_and_not_a_history(stage: Composed, model: Langu
     second.send("d", max_new_tokens=1)
     assert first.messages == (("user", "c"), ("assistant", "bc"))
     assert second.messages == (("user", "d"), ("assistant", "b"))
+
+
+# --- what a message is ------------------------------------------------------------------------------------------------
+
+
+def test_messages_may_be_mappings_with_role_and_content(stage: Composed, model: LanguageModel) -> None:
+    answer_with(stage, B, EOT)
+    chat = model.chat(messages=[{"role": "user", "content": "a"}, {"content": "b", "role": "assistant"}])
+    assert chat.messages == (("user", "a"), ("assistant", "b"))
+    result = chat.send("d")
+    assert result.prompt_token_count == len(stage.tokenizer.encode("ua<eot>ab<eot>ud<eot>a"))
+
+
+def test_assigned_messages_may_be_mappings(model: LanguageModel) -> None:
+    chat = model.chat()
+    chat.messages = [{"role": "user", "content": "a"}, ("assistant", "b")]
+    assert chat.messages == (("user", "a"), ("assistant", "b"))
+
+
+def test_a_role_of_the_template_is_taken_as_it_is(model: LanguageModel) -> None:
+    assert model.chat(messages=[("critic", "a")]).messages == (("critic", "a"),)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ab",
+        b"ab",
+        5,
+        None,
+        ("user",),
+        ("user", "a", "b"),
+        ("user", None),
+        {"user", "a"},
+        {"role": "user"},
+        {"role": "user", "content": None},
+        {"role": "user", "text": "a"},
+        {"role": "user", "content": "a", "name": "b"},
+    ],
+)
+def test_everything_else_is_no_message_and_changes_nothing(model: LanguageModel, message: Any) -> None:
+    with pytest.raises(TypeError, match="a message"):
+        model.chat(messages=[message])
+    chat = model.chat(messages=[("user", "a")])
+    with pytest.raises(TypeError, match="a message"):
+        chat.messages = [("user", "b"), message]
+    assert chat.messages == (("user", "a"),)
+
+
+def test_one_mapping_is_not_a_list_of_messages(model: LanguageModel) -> None:
+    with pytest.raises(TypeError, match="a message"):
+        model.chat(messages={"role": "user", "content": "a"})  # type: ignore[dict-item]
+
+
+def test_a_first_system_message_becomes_the_system_message(stage: Composed, model: LanguageModel) -> None:
+    answer_with(stage, B, EOT)
+    chat = model.chat(messages=[{"role": "system", "content": "x"}, {"role": "user", "content": "c"}])
+    assert (chat.system, chat.messages) == ("x", (("user", "c"),))
+    assert chat.send("d").prompt_token_count == len(stage.tokenizer.encode("sx<eot>uc<eot>ud<eot>a"))
+
+
+def test_two_system_messages_are_refused(model: LanguageModel) -> None:
+    with pytest.raises(ValueError, match="not both"):
+        model.chat("x", messages=[("system", "y")])
+
+
+def test_an_assigned_system_message_replaces_the_one_before(model: LanguageModel) -> None:
+    chat = model.chat("x")
+    chat.messages = (("system", "y"), ("user", "a"))
+    assert (chat.system, chat.messages) == ("y", (("user", "a"),))
+    chat.messages = ()
+    assert chat.system == "y"
+
+
+def test_a_foreign_system_message_is_refused(model: LanguageModel) -> None:
+    with pytest.raises(TypeError, match="system must be a str"):
+        model.chat([("user", "a")])  # type: ignore[arg-type]
+
+
+def test_a_chat_shows_model_length_and_system_message(model: LanguageModel) -> None:
+    assert repr(model.chat("x", messages=[("user", "a")])) == "<Chat with 'tiny', 1 messages, system 'x'>"

@@ -67,6 +67,37 @@ def test_a_named_end_of_turn_ends_generation(tmp_path: Path) -> None:
     assert vocabulary.end_of_generation == (2, 8)
 
 
+def endings_of(folder: Path, *names: str, **ids: int) -> tuple[int, ...]:
+    """Endings of a vocabulary of nine tokens whose first ones, from id 3, have these names; 2 is the EOS token."""
+    tokens = ["<unk>", "<s>", "end", *names, *(f"t{index}" for index in range(6 - len(names)))]
+    named: dict[str, object] = {f"tokenizer.ggml.{kind}_token_id": token_id for kind, token_id in ids.items()}
+    return vocabulary_of(folder, SMALL_SPM, {"tokenizer.ggml.tokens": tokens, **named}).end_of_generation
+
+
+@pytest.mark.parametrize("name", ["<reponame>", "<|repo_name|>", "<|file_sep|>", "<|fim_pad|>", "[PAD]", "<|im_end|>"])
+def test_marks_of_code_models_end_generation(tmp_path: Path, name: str) -> None:
+    assert endings_of(tmp_path, name) == (2, 3)
+
+
+@pytest.mark.parametrize("name", ["<repo_name>", "<file_sep>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"])
+def test_other_marks_do_not(tmp_path: Path, name: str) -> None:
+    assert endings_of(tmp_path, name) == (2,)
+
+
+def test_a_mark_that_the_metadata_names_wins_over_a_spelling(tmp_path: Path) -> None:
+    assert endings_of(tmp_path, "<reponame>", "b", fim_rep=4) == (2, 4)
+
+
+def test_the_end_of_a_channel_is_not_the_end_of_the_turn(tmp_path: Path) -> None:
+    assert endings_of(tmp_path, "<|end|>", "<|return|>", "<|call|>") == (2, 4, 5)
+    assert endings_of(tmp_path, "<|end|>", "<|flush|>", "<|calls|>") == (2, 4, 5)
+    assert endings_of(tmp_path, "<|end|>", "<|return|>") == (2, 3, 4)
+
+
+def test_a_tool_response_mark_takes_the_end_from_the_sentence_mark(tmp_path: Path) -> None:
+    assert endings_of(tmp_path, "</s>", "<|tool_response>") == (2, 4)
+
+
 def test_sentencepiece_adds_bos_and_a_space_unless_told_otherwise(tmp_path: Path) -> None:
     vocabulary = vocabulary_of(tmp_path, SMALL_SPM)
     assert (vocabulary.adds_bos, vocabulary.adds_eos, vocabulary.adds_space_prefix) == (True, False, True)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fakes.rig import failing
@@ -84,6 +85,27 @@ def test_foreign_token_ids_are_refused(model: LanguageModel, ids: Any) -> None:
     with pytest.raises(TypeError, match="token id"):
         model.generate(ids)
     assert model.generate("a", max_new_tokens=1).text == "b"
+
+
+@pytest.mark.parametrize("prompt", [b"hi", bytearray(b"hi"), memoryview(b"hi")])
+def test_bytes_are_no_token_ids(model: LanguageModel, prompt: Any) -> None:
+    with pytest.raises(TypeError, match=f"prompt must be str or token ids, not {type(prompt).__name__}"):
+        model.generate(prompt)
+    with pytest.raises(TypeError, match="prompt must be str or token ids"):
+        model.astream(prompt)
+
+
+@pytest.mark.parametrize("prompt", [None, 5, {"role": "user"}, [{"role": "user", "content": "a"}], [("user", "a")]])
+def test_messages_are_no_prompt_and_the_refusal_names_chat(model: LanguageModel, prompt: Any) -> None:
+    with pytest.raises(TypeError, match=r"model\.chat\("):
+        model.generate(prompt)
+    assert model.generate("a", max_new_tokens=1).text == "b"
+
+
+@pytest.mark.parametrize("prompt", [(A, B), iter([A, B]), np.array([A, B])])
+def test_any_iterable_of_ids_is_a_prompt(model: LanguageModel, decoder: ScriptedDecoder, prompt: Any) -> None:
+    assert model.generate(prompt, max_new_tokens=1).text == "c"
+    assert decoder.runs == [[A, B]]
 
 
 def test_s_ctx_05_an_empty_prompt_runs_from_bos_where_there_is_one(decoder: ScriptedDecoder) -> None:
@@ -285,6 +307,25 @@ def test_a_call_gives_up_after_its_timeout(model: LanguageModel) -> None:
     in_thread(call).join(10)
     assert "busy for 0.01 seconds" in str(raised[0])
     assert next(stream) == "c"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "kind"),
+    [(-1, ValueError), (-0.001, ValueError), (float("nan"), ValueError), ("1", TypeError), (True, TypeError)],
+)
+def test_a_timeout_is_a_number_from_zero(model: LanguageModel, timeout: Any, kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="timeout"):
+        model.generate("a", timeout=timeout)
+    with pytest.raises(kind, match="timeout"):
+        model.astream("a", timeout=timeout)
+    assert model.generate("a", max_new_tokens=1).text == "b"
+
+
+def test_a_stream_shows_how_it_ended(model: LanguageModel) -> None:
+    stream = model.stream("a", max_new_tokens=1)
+    assert repr(stream) == "<TextStream unfinished>"
+    stream.read()
+    assert repr(stream) == "<TextStream MAX_TOKENS>"
 
 
 def test_a_timeout_of_zero_does_not_wait(model: LanguageModel) -> None:

@@ -16,12 +16,14 @@ from fakes.backend import FakeBackend
 from fakes.rig import failing
 from fakes.scripted import VOCABULARY_SIZE, successor, write_tokenizer
 from genai import catalog, download, loading, named_models
+from models.onnx_models import add, save
 from winml_lite import ExecutionTargetKind
 from winml_lite.native.backend import replaced_backend
 
 FILE_NOT_FOUND = 0x80070002
 NOT_SUPPORTED = 0x80070032
 E_INVALIDARG = 0x80070057
+FILE_CORRUPT = 0x80070570
 
 
 @pytest.fixture
@@ -120,6 +122,29 @@ def test_a_folder_without_tokenizer_is_refused_before_anything_is_built(folder: 
         genai.load(folder)
     assert "tokenizer.json" in str(caught.value)
     assert fake.script.builds == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "message"),
+    [
+        ("script.py", NOT_SUPPORTED, "'.py' is none of .onnx, .ort and .gguf"),
+        ("text.onnx", FILE_CORRUPT, "text.onnx"),
+        ("text.ort", FILE_CORRUPT, "text.ort"),
+    ],
+)
+def test_a_file_that_is_no_model_is_refused_as_such(tmp_path: Path, name: str, code: int, message: str) -> None:
+    (tmp_path / name).write_text("print('hello')\n" * 9, encoding="utf-8")
+    with failing(code) as caught:
+        genai.load(tmp_path / name)
+    assert message in str(caught.value)
+    assert "tokenizer" not in str(caught.value)
+
+
+def test_a_graph_that_is_no_decoder_is_refused_as_such(tmp_path: Path) -> None:
+    path = save(add(), tmp_path / "add.onnx")
+    with failing(NOT_SUPPORTED) as caught:
+        genai.load(path)
+    assert f"{path}: the graph is no decoder with a cache: its inputs are ['A', 'B']" in str(caught.value)
 
 
 def test_a_folder_without_model_is_refused(tmp_path: Path) -> None:

@@ -193,3 +193,13 @@ def test_a_stage_that_lost_its_state_in_an_interrupt_is_fed_from_the_start() -> 
     taken = _read_until_interrupt(loop)
     assert taken + read(loop) == [B, C, D]
     assert decoder.runs[-1] == [A, A, B, C]
+
+
+def test_rows_longer_than_the_vocabulary_of_the_tokenizer_are_taken() -> None:
+    def padded(history: object) -> Any:
+        return one_hot(B, 20)
+
+    decoder = ScriptedDecoder(padded, vocabulary_size=0)
+    options = TextGenerationOptions(2, temperature=1.0, repetition_penalty=1.1, top_k=1, seed=1)
+    loop = core_of(decoder).start([A], options, CancellationSource())
+    assert read(loop) == [B, B]

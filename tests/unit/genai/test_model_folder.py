@@ -144,17 +144,17 @@ def test_the_names_of_hugging_face_exports_are_paired(tmp_path: Path) -> None:
         ["input_ids", "attention_mask", "past_key_values.0.key", "past_key_values.0.value"],
         ["logits", "present.0.key", "present.0.value"],
     )
-    assert wire_decoder(model) == DecoderWiring(0, 0, ((2, 1), (3, 2)))
+    assert wire_decoder(model, tmp_path) == DecoderWiring(0, 0, ((2, 1), (3, 2)))
 
 
 def test_other_ways_to_name_the_cache_are_paired(tmp_path: Path) -> None:
     model = decoder(tmp_path, ["past_0", "input_ids", "past_1"], ["present_1", "logits", "present_0"])
-    assert wire_decoder(model) == DecoderWiring(1, 1, ((0, 2), (2, 0)))
+    assert wire_decoder(model, tmp_path) == DecoderWiring(1, 1, ((0, 2), (2, 0)))
 
 
 def test_without_input_ids_the_first_integer_input_takes_the_tokens(tmp_path: Path) -> None:
     model = decoder(tmp_path, ["past_0", "token_id"], ["logits", "present_0"])
-    assert wire_decoder(model).token_input == 1
+    assert wire_decoder(model, tmp_path).token_input == 1
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_graph_that_is_no_decoder_says_what_is_missing(
 ) -> None:
     model = decoder(tmp_path, inputs, outputs)
     with failing(NOT_SUPPORTED) as caught:
-        wire_decoder(model)
+        wire_decoder(model, tmp_path)
     assert message in str(caught.value)
 
 
@@ -180,6 +180,6 @@ def test_declaring_the_state_names_pairs_and_the_cache_symbol(tmp_path: Path) ->
     with Runtime() as runtime:
         builder = runtime.create_pipeline_builder()
         stage = builder.add_model_stage(runtime.load_model(tmp_path / "decoder.onnx"))
-        declare_state(stage, wire_decoder(model), 16)
+        declare_state(stage, wire_decoder(model, tmp_path), 16)
     assert stage.state_tensor_pairs == ((1, 1),)
     assert stage.symbolic_dimensions["kv_cache_dim"] == 16

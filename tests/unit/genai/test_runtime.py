@@ -24,3 +24,7 @@ def test_the_short_names_are_those_of_the_roots() -> None:
     shared = set(genai.__all__) & (set(genai.runtime.__all__) | set(genai.tasks.__all__))
     homes = {name: getattr(genai.tasks, name, None) or getattr(genai.runtime, name) for name in shared}
     assert [name for name in shared if getattr(genai, name) is not homes[name]] == []
+
+
+def test_dir_lists_the_public_names_and_roots() -> None:
+    assert dir(genai) == sorted([*genai.__all__, "__version__", "convert", "runtime", "tasks"])

@@ -241,3 +241,18 @@ def test_a_fresh_seed_is_never_zero_and_differs() -> None:
 def test_greedy_without_penalties_makes_no_buffers() -> None:
     selector = TokenSelector(TextGenerationOptions(top_k=40, top_p=0.9), 262_144)
     assert (selector._candidates, selector._penalties) == (None, None)
+
+
+def test_the_first_row_says_the_size_of_the_vocabulary_where_it_is_not_known() -> None:
+    options = TextGenerationOptions(temperature=0.7, repetition_penalty=1.3, seed=5)
+    known, unknown = TokenSelector(options, 40, [1, 2]), TokenSelector(options, 0, [1, 2])
+    row = np.random.default_rng(3).standard_normal(40).astype(np.float32)
+    assert [unknown.select(row) for _ in range(9)] == [known.select(row) for _ in range(9)]
+    with pytest.raises(WinMLError, match=r"0x8007000D.*shape \(40,\) was expected, not \(41,\)"):
+        unknown.select(np.zeros(41, np.float32))
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (0,), ()])
+def test_a_first_row_that_is_no_row_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(WinMLError, match=r"0x8007000D.*one dimension was expected"):
+        TokenSelector(TextGenerationOptions(), 0).select(np.zeros(shape, np.float32))

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import winml_lite
+from fakes.backend import FakeBackend
+from models.onnx_models import add, save
 
 
 def test_an_unknown_name() -> None:
@@ -19,6 +22,31 @@ def test_an_unknown_name() -> None:
 @pytest.mark.parametrize("name", winml_lite.__all__)
 def test_every_name_is_there(name: str) -> None:
     assert getattr(winml_lite, name).__name__ == name
+
+
+def test_dir_lists_the_public_names() -> None:
+    assert dir(winml_lite) == sorted(winml_lite.__all__)
+
+
+def test_the_main_objects_show_what_they_are(tmp_path: Path, fake_ort: FakeBackend) -> None:
+    path = save(add(), tmp_path / "add.onnx")
+    with winml_lite.Runtime() as runtime:
+        model = runtime.load_model(path)
+        assert repr(model) == f"<Model for ONNX Runtime from {path}>"
+        assert repr(runtime.load_model_from_buffer(path.read_bytes())) == "<Model for ONNX Runtime from a buffer>"
+        builder = runtime.create_pipeline_builder()
+        stage = builder.add_model_stage(model, None, "sum")
+        assert repr(stage) == "<Stage 'sum' on ONNX Runtime, not built>"
+        pipeline = builder.build()
+        assert repr(stage) == "<Stage 'sum' on ONNX Runtime, built>"
+        assert repr(pipeline) == "<Pipeline of 'sum'>"
+        tensor = runtime.tensor_from_numpy(np.zeros((2, 3), np.float32))
+        assert repr(tensor) == "<Tensor FLOAT32 [2, 3]>"
+        closed = []
+        for part in (tensor, stage, pipeline, model):
+            part.close()
+            closed.append(repr(part))
+    assert closed == ["<Tensor (closed)>", "<Stage (closed)>", "<Pipeline (closed)>", "<Model (closed)>"]
 
 
 def test_no_submodule_has_the_name_of_what_the_package_offers() -> None:

@@ -24,7 +24,7 @@ from ...errors import MODULE_NOT_FOUND, WinMLError
 
 MEND = (
     "install llama.cpp with `pip install 'winml-lite[gguf]'`, or turn the file into an ONNX model with "
-    "`winml-lite convert FILE`, which needs nothing else"
+    "`winml-lite convert FILE FOLDER`, which needs nothing else"
 )
 _PACKAGE = "llama_cpp"
 _DISTRIBUTION = "llama-cpp-python"

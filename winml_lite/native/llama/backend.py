@@ -1,4 +1,4 @@
-"""Building stages from GGUF artifacts: options, placement, adapters (runtime 9.1, 15.3, 18)."""
+"""Building stages from GGUF artifacts: options, placement, adapters (runtime §9.1, 15.3, 18)."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def create_backend() -> LlamaBackend:
 
 
 def check_options(options: StageOptions) -> None:
-    """Refuse what llama.cpp stages cannot do (runtime 9.1)."""
+    """Refuse what llama.cpp stages cannot do (runtime §9.1)."""
     if options.draft_predictor_enabled and not options.draft_token_limit:
         raise WinMLError(E_INVALIDARG, _BUILD, "the draft predictor is enabled, but draft_token_limit_hint is 0")
     if options.draft_predictor_path and not options.draft_predictor_enabled:
@@ -90,7 +90,7 @@ def check_options(options: StageOptions) -> None:
 
 
 def resolve(placement: Placement, gpu_layers: int, has_gpu: bool) -> Resolved:
-    """Turn a target into a device class and a number of offloaded layers (runtime 18.1)."""
+    """Turn a target into a device class and a number of offloaded layers (runtime §18.1)."""
     kind = placement.kind
     if placement.provider is not None:
         text = f"{placement.provider} is a provider of ONNX Runtime; a GGUF stage takes a target without a pin"

@@ -1,4 +1,4 @@
-"""A built llama.cpp stage: token ids in, the logits of the last token out (runtime 7, 8, 20.2)."""
+"""A built llama.cpp stage: token ids in, the logits of the last token out (runtime §7, 8, 20.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of a GGUF file that llama.cpp itself answers by ending the process (runtime 2.1: a bad file is an exception).
+"""Checks of a GGUF file that llama.cpp itself answers by ending the process (runtime §2.1: a bad file is an exception).
 
 The reader in `files/` has proved that every string, array and tensor lies inside the file. Here follow rules between
 the values: those that libllama asserts instead of reporting. What it reports by itself (missing tensors, wrong shapes,

@@ -1,4 +1,4 @@
-"""The token sequence of a stage: its position and capacity, and feeding it (runtime 20.2, 20.5, 20.6).
+"""The token sequence of a stage: its position and capacity, and feeding it (runtime §20.2, 20.5, 20.6).
 
 A run is evaluated first and then committed or discarded, so that the position moves only when the whole pipeline
 succeeded. Whatever ends an evaluation (an error of the engine, an abort, KeyboardInterrupt), the tokens of a run that

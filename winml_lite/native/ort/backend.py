@@ -1,4 +1,4 @@
-"""The ONNX Runtime backend: from an artifact to a stage executor (runtime 6.2, 15.2, 18).
+"""The ONNX Runtime backend: from an artifact to a stage executor (runtime §6.2, 15.2, 18).
 
 The library is loaded by the first build, so importing this module costs nothing; hence the imports inside the methods.
 """

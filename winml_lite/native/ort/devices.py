@@ -1,4 +1,4 @@
-"""Execution providers and their devices, and the choice among them (runtime 18)."""
+"""Execution providers and their devices, and the choice among them (runtime §18)."""
 
 from __future__ import annotations
 

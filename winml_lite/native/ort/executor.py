@@ -1,5 +1,5 @@
 """One built ONNX stage: bindings by position, runs, outputs; implements `backend.StageExecutor`
-(runtime 7, 12.1, 19, 20).
+(runtime §7, 12.1, 19, 20).
 
 Everything that a run needs is prepared when a binding changes, so a run on stable bindings is one call into the engine:
 by `RunWithBinding` when every output has its memory already, else by `Run`, which lets the engine make what is missing.

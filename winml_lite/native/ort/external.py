@@ -1,4 +1,4 @@
-"""External weights of a session: files beside the model, or bytes in memory (tensors 10).
+"""External weights of a session: files beside the model, or bytes in memory (tensors §10).
 
 The engine reads files by itself. As soon as one location comes from memory it wants all of them from memory, so the
 files of the others are mapped for the time of the build.

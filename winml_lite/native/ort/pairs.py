@@ -1,4 +1,4 @@
-"""Declared state pairs, checked against the ports of a session (runtime 9.1, 20.3)."""
+"""Declared state pairs, checked against the ports of a session (runtime §9.1, 20.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of bound tensors against ports, one by one and together (runtime 7.1, 19)."""
+"""Checks of bound tensors against ports, one by one and together (runtime §7.1, 19)."""
 
 from __future__ import annotations
 

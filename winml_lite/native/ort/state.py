@@ -1,4 +1,4 @@
-"""Managed state pairs: the past that a stage keeps between runs (runtime 20.3, 20.5, 20.6).
+"""Managed state pairs: the past that a stage keeps between runs (runtime §20.3, 20.5, 20.6).
 
 Three kinds of pairs. *Growing*: the present of one run is the past of the next, by pointer. *Shared*: past and present
 are one buffer of the capacity, bound to both sides for good. *Static*: like growing, with a fixed extent and zeros at

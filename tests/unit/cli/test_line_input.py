@@ -1,0 +1,83 @@
+"""Lines of a person: pastes, type-ahead, the end of the input, history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli import line_input
+from cli.line_input import LineReader, editing
+
+Type = Callable[..., None]
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> Type:
+    """Let a person type lines: `waiting` says, question by question, whether more input is there."""
+
+    def start(*lines: str | BaseException, waiting: list[bool]) -> None:
+        coming = iter(lines)
+
+        def read(prompt: str = "") -> str:
+            line = next(coming)
+            if isinstance(line, BaseException):
+                raise line
+            return line
+
+        monkeypatch.setattr("builtins.input", read)
+        monkeypatch.setattr(line_input, "_is_waiting", lambda seconds: waiting.pop(0))
+
+    return start
+
+
+def test_a_line(typed: Type) -> None:
+    typed("one", waiting=[False, False])
+    assert LineReader().read("> ") == "one"
+
+
+def test_lines_that_are_there_at_once_are_one(typed: Type) -> None:
+    typed("one", "two", "", "three", waiting=[False, True, True, True, False])
+    assert LineReader().read("> ") == "one\ntwo\n\nthree"
+
+
+def test_lines_typed_before_the_prompt_stay_lines(typed: Type) -> None:
+    typed("one", "two", waiting=[True, True])
+    reader = LineReader()
+    assert [reader.read("> "), reader.read("> ")] == ["one", "two"]
+
+
+@pytest.mark.parametrize("line", ["one\rtwo\r", "one\r\ntwo\r\n", "one\ntwo\n"])
+def test_line_ends_of_a_marked_paste(typed: Type, line: str) -> None:
+    typed(line, waiting=[False, False])
+    assert LineReader().read("> ") == "one\ntwo"
+
+
+def test_the_end_of_the_input(typed: Type) -> None:
+    typed(EOFError(), waiting=[False])
+    assert LineReader().read("> ") is None
+
+
+def test_the_end_of_the_input_right_behind_a_line_is_kept(typed: Type) -> None:
+    typed("one", EOFError(), waiting=[False, True, False])
+    reader = LineReader()
+    assert [reader.read("> "), reader.read("> ")] == ["one", None]
+
+
+def test_history_is_kept_between_sessions(tmp_path: Path) -> None:
+    readline = pytest.importorskip("readline")
+    file = tmp_path / "home" / "history"
+    readline.clear_history()
+    with editing(file):
+        readline.add_history("first question")
+    readline.clear_history()
+    with editing(file):
+        assert readline.get_history_item(1) == "first question"
+    readline.clear_history()
+
+
+def test_a_history_that_cannot_be_kept_is_no_failure(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with editing(tmp_path / "file" / "history"):
+        pass

@@ -157,6 +157,8 @@ class TextGenerationSession(Closing):
 
 
 def _token_ids(token_ids: Iterable[int]) -> list[int]:
+    if isinstance(token_ids, bytes | bytearray | memoryview):  # their bytes would pass as ids
+        raise TypeError(f"token_ids must be token ids, not {type(token_ids).__name__}")
     return [index_value(token_id, "token id") for token_id in token_ids]
 
 

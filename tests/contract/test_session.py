@@ -395,6 +395,8 @@ def test_g106_empty_and_foreign_prompts_are_refused(stage: Composed) -> None:
     session = stage.session()
     with pytest.raises(ValueError, match="empty"):
         session.generate_tokens([])
+    with pytest.raises(TypeError, match="token_ids must be token ids, not bytes"):
+        session.generate_tokens(b"ab")
     with pytest.raises(TypeError, match="prompt must be a str"):
         session.generate_text(5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="options"):

@@ -24,6 +24,7 @@ from .cache import cache_folder as cache_folder
 from .cache import locked as locked
 from .catalog import CatalogEntry, FileSource, HubSource, PackagePart, PackageSource, Source, UrlSource
 from .codes import DISK_FULL, FILE_CORRUPT, FILE_NOT_FOUND
+from .convert import CONVERTER_VERSION
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes that are there and the bytes in all."""
@@ -60,7 +61,8 @@ def converted_folder(source: CatalogEntry | str | os.PathLike[str], variant: str
 
 
 def _converted() -> Path:
-    return cache_folder() / "converted"
+    """The folder of this converter's output: another version of it never takes up what an older one has made."""
+    return cache_folder() / "converted" / f"v{CONVERTER_VERSION}"
 
 
 def remove(entry: CatalogEntry) -> bool:

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
     from .conversion import ConvertedModel as ConvertedModel
     from .conversion import convert_gguf as convert_gguf
 
-__all__ = ["ConvertedModel", "convert_gguf"]
+CONVERTER_VERSION = 1
+"""Raised with every change of what a conversion writes, so that caches are made anew."""
+
+__all__ = ["CONVERTER_VERSION", "ConvertedModel", "convert_gguf"]
 
 
 def __getattr__(name: str) -> object:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 CONVERTER_VERSION = 1
 """Raised with every change of what a conversion writes, so that caches are made anew."""
 
-__all__ = ["CONVERTER_VERSION", "ConvertedModel", "convert_gguf"]
+__all__ = ["ConvertedModel", "convert_gguf"]
 
 
 def __getattr__(name: str) -> object:

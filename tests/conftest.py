@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ from fakes.real_models import smollm2_gguf as fetch_smollm2
 from fakes.real_models import smollm2_onnx as convert_smollm2
 from winml_lite import Runtime
 from winml_lite.native.backend import replaced_backend
+
+# A job in the background of a shell starts with SIGINT ignored, and its children would inherit that: tests send them
+# SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 Core = TypeVar("Core")
 
@@ -31,6 +31,9 @@ class Resource:
     def __init__(self, pointer: int, free: Callable[[int], object], *needs: object) -> None:
         self.pointer = pointer
         self._finalizer = weakref.finalize(self, _free, free, pointer, needs)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a native object cannot be copied or pickled; copy a tensor with to_numpy()")
 
     def release(self) -> int:
         """Give the pointer away: ownership moved to native code."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 import threading
-from typing import Any, ClassVar
+import weakref
+from types import TracebackType
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -80,10 +82,10 @@ class Storage:
     def is_locked_for_writing(self) -> bool:
         return self._writer
 
-    def acquire(self, mode: TensorLockMode) -> None:
+    def acquire(self, claim: Claim) -> None:
         """Take a lock without waiting; a conflict is 0x800700D4, writing to a read-only storage 0x80070005."""
         with _counting:
-            if mode is TensorLockMode.READ:
+            if claim.mode is TensorLockMode.READ:
                 if self._writer:
                     raise WinMLError(LOCKED, "IWinMLTensor.Lock", "a writable lock is open on this tensor")
                 self._readers += 1
@@ -93,16 +95,68 @@ class Storage:
                 if self._writer or self._readers:
                     raise WinMLError(LOCKED, "IWinMLTensor.Lock", "another lock is open on this tensor")
                 self._writer = True
+            # No call from the count above to here: only at calls and jumps back does Python look for signals.
             Storage.open_locks += 1
+            claim.is_held = True
 
-    def release(self, mode: TensorLockMode) -> None:
-        """Give back a lock that `acquire` took."""
+    def release(self, claim: Claim) -> None:
+        """Give back what `acquire` took for this claim; nothing if it took nothing."""
         with _counting:
-            if mode is TensorLockMode.READ:
+            if not claim.is_held:
+                return
+            if claim.mode is TensorLockMode.READ:
                 self._readers -= 1
             else:
                 self._writer = False
             Storage.open_locks -= 1
+            claim.is_held = False
+
+
+class Claim:
+    """What a lock has taken of a storage."""
+
+    __slots__ = ("is_held", "mode")
+
+    def __init__(self, mode: TensorLockMode) -> None:
+        self.mode = mode
+        self.is_held = False
+
+
+class StorageLock:
+    """A lock on a storage, taken when this object is made; `acquire` tells the errors.
+
+    It ends with `close`, with the `with` block, and at the latest when the object goes. So Ctrl-C may strike anywhere:
+    the finalizer is there before the lock is taken, and stays until it is given back.
+    """
+
+    __slots__ = ("__weakref__", "_claim", "_finalizer", "_storage")
+
+    def __init__(self, storage: Storage, mode: TensorLockMode) -> None:
+        self._storage = storage
+        self._claim = Claim(mode)
+        self._finalizer = weakref.finalize(self, storage.release, self._claim)
+        try:
+            storage.acquire(self._claim)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_held(self) -> bool:
+        return self._claim.is_held
+
+    def close(self) -> None:
+        """Give the lock back. Closing twice is fine."""
+        self._storage.release(self._claim)
+        self._finalizer.detach()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
 
 def allocate(data_type: TensorDataType, shape: tuple[int, ...]) -> Storage:

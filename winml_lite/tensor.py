@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import weakref
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +13,7 @@ import numpy.typing as npt
 from .checks import number_value
 from .errors import E_INVALIDARG, E_NOT_VALID_STATE, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .handles import Closeable
-from .storage import Storage
+from .storage import Storage, StorageLock
 from .target import ExecutionTarget, RuntimeCore, TargetCore, tensor_target
 from .token_tensors import read_tokens
 from .values import (
@@ -62,12 +61,9 @@ class Tensor(Closeable[Storage]):
         storage = self._core
         if storage.data_type not in NUMPY_NAMES:
             raise ValueError(f"NumPy has no {storage.data_type.name}; read the bytes with lock(TensorLockMode.READ)")
-        storage.acquire(_READ)
-        try:
+        with StorageLock(storage, _READ):
             storage.fetch()
             return storage.array().copy()
-        finally:
-            storage.release(_READ)
 
     def copy_from(self, source: Tensor) -> None:
         """Copy the bytes of `source`, which must be as many (else 0x80070057). Nothing is converted."""
@@ -81,18 +77,12 @@ class Tensor(Closeable[Storage]):
                 "IWinMLTensor.CopyFrom",
                 f"the source has {origin.data.nbytes} bytes, the destination {destination.data.nbytes}",
             )
-        destination.acquire(_WRITE)
-        try:
+        with StorageLock(destination, _WRITE):
             if origin is not destination:
-                origin.acquire(_READ)
-                try:
+                with StorageLock(origin, _READ):
                     origin.fetch()
                     np.copyto(destination.data, origin.data)
                     destination.publish()
-                finally:
-                    origin.release(_READ)
-        finally:
-            destination.release(_WRITE)
 
     def fill(self, value: Any) -> None:
         """Write one number to every element; a value that the element type cannot hold is ValueError."""
@@ -100,12 +90,9 @@ class Tensor(Closeable[Storage]):
         if storage.data_type not in NUMPY_NAMES:
             raise NotSupportedError(NOT_SUPPORTED, "IWinMLTensor.Fill", f"{storage.data_type.name} cannot be filled")
         element = encode_element(value, storage.data_type)
-        storage.acquire(_WRITE)
-        try:
+        with StorageLock(storage, _WRITE):
             storage.array()[...] = element
             storage.publish()
-        finally:
-            storage.release(_WRITE)
 
     def region(self, starts: Sequence[int], extents: Sequence[int], *, target: ExecutionTarget | None = None) -> Tensor:
         """Copy a box into a new tensor of shape `extents`, beginning at `starts` (one number an axis)."""
@@ -136,10 +123,10 @@ class Tensor(Closeable[Storage]):
         wanted = TensorLockMode(mode)
         if not storage.is_direct and not flags:
             raise WinMLError(NOT_SUPPORTED, "IWinMLTensor.Lock", "no direct access: use ALLOW_SYNCHRONIZED_CPU_ACCESS")
-        storage.acquire(wanted)
+        lock = StorageLock(storage, wanted)
         if wanted is not _WRITE:
             storage.fetch()
-        return TensorDataLock(storage, wanted)
+        return TensorDataLock(storage, wanted, lock)
 
     def _resolve(self, target: ExecutionTarget | None) -> TargetCore:
         """Target of a tensor made from this one: the given one, else its own, else the Runtime's."""
@@ -151,14 +138,14 @@ class Tensor(Closeable[Storage]):
 class TensorDataLock:
     """Access to the bytes of a tensor until it is closed; keeps the memory, not the Tensor object, alive."""
 
-    __slots__ = ("__weakref__", "_mode", "_release", "_storage", "_view")
+    __slots__ = ("__weakref__", "_lock", "_mode", "_storage", "_view")
 
-    def __init__(self, storage: Storage, mode: TensorLockMode) -> None:
-        """Wrap a lock that `storage.acquire(mode)` has taken."""
+    def __init__(self, storage: Storage, mode: TensorLockMode, lock: StorageLock) -> None:
+        """Wrap an open lock on the storage, in this mode."""
         self._storage = storage
         self._mode = mode
         self._view: memoryview | None = None
-        self._release = weakref.finalize(self, storage.release, mode)
+        self._lock = lock
 
     @property
     def byte_size(self) -> int:
@@ -167,7 +154,7 @@ class TensorDataLock:
 
     def data(self) -> memoryview:
         """Return the bytes (format "B"), read-only for READ. The view ends with the lock."""
-        if not self._release.alive:
+        if not self._lock.is_held:
             raise RuntimeError("TensorDataLock is closed")
         if self._view is None:
             view = self._storage.data.data
@@ -179,7 +166,7 @@ class TensorDataLock:
 
         0x8007139F on a READ lock, and on a direct lock, whose changes are visible anyway.
         """
-        if not self._release.alive:
+        if not self._lock.is_held:
             raise RuntimeError("TensorDataLock is closed")
         if self._mode is _READ or self._storage.is_direct:
             raise WinMLError(E_NOT_VALID_STATE, "IWinMLTensorDataLock.Commit", "a direct lock has nothing to commit")
@@ -194,10 +181,10 @@ class TensorDataLock:
             except BufferError:
                 # Somebody derived a view of their own: it keeps the memory, the lock ends all the same.
                 pass
-        self._release()
+        self._lock.close()
 
     def __enter__(self) -> Self:
-        if not self._release.alive:
+        if not self._lock.is_held:
             raise RuntimeError("TensorDataLock is closed")
         return self
 
@@ -248,10 +235,7 @@ def copy_region(storage: Storage, starts: tuple[int, ...], extents: tuple[int, .
     # Elements as opaque blocks of bytes: works for every type of whole bytes, BFLOAT16 included.
     elements = storage.data.view(f"V{BITS[storage.data_type] // 8}").reshape(storage.shape)
     box = tuple(slice(start, start + extent) for start, extent in zip(starts, extents, strict=True))
-    storage.acquire(_READ)
-    try:
+    with StorageLock(storage, _READ):
         storage.fetch()
         copy = elements[box].copy()
-    finally:
-        storage.release(_READ)
     return Storage(copy.reshape(-1).view(np.uint8), storage.data_type, extents)

@@ -8,7 +8,7 @@ import numpy as np
 
 from .checks import INT32_MAX, UINT32_MAX, number_value
 from .errors import E_BOUNDS, E_INVALIDARG, WinMLError
-from .storage import Storage
+from .storage import Storage, StorageLock
 from .values import NUMPY_NAMES, TensorDataType, TensorLockMode, TokenTensorOptions
 
 _ID_TYPES = (TensorDataType.INT64, TensorDataType.INT32)
@@ -36,12 +36,9 @@ def read_tokens(storage: Storage) -> list[int]:
         raise ValueError(f"token ids have shape (L,) or (1, L), not {shape}")
     if storage.data_type not in _ID_TYPES:
         raise WinMLError(E_INVALIDARG, context, f"token ids are INT32 or INT64, not {storage.data_type.name}")
-    storage.acquire(TensorLockMode.READ)
-    try:
+    with StorageLock(storage, TensorLockMode.READ):
         storage.fetch()
         ids: list[int] = storage.array().reshape(-1).tolist()
-    finally:
-        storage.release(TensorLockMode.READ)
     wrong = next((token for token in ids if not 0 <= token <= UINT32_MAX), None)
     if wrong is not None:
         raise WinMLError(E_BOUNDS, context, f"{wrong} is not a token id")

@@ -19,6 +19,7 @@ from winml_lite import (
     TensorLockMode,
     TokenTensorOptions,
 )
+from winml_lite.storage import Claim, Storage
 
 T = TensorDataType
 READ, WRITE, READ_WRITE = TensorLockMode.READ, TensorLockMode.WRITE, TensorLockMode.READ_WRITE
@@ -411,6 +412,25 @@ def test_t24_readers_share_and_writers_do_not(runtime: Runtime) -> None:
     with failing(0x800700D4):
         tensor.lock(READ_WRITE)
     second.close()
+    tensor.lock(WRITE).close()
+
+
+@pytest.mark.parametrize("mode", [READ, WRITE, READ_WRITE])
+def test_s_lif_08_an_interrupted_lock_is_given_back(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, mode: TensorLockMode
+) -> None:
+    acquire = Storage.acquire
+
+    def interrupted(storage: Storage, claim: Claim) -> None:
+        acquire(storage, claim)
+        raise KeyboardInterrupt
+
+    tensor, before = runtime.create_tensor(T.INT32, (2,)), Storage.open_locks
+    with monkeypatch.context() as patch:
+        patch.setattr(Storage, "acquire", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            tensor.lock(mode)
+    assert Storage.open_locks == before
     tensor.lock(WRITE).close()
 
 

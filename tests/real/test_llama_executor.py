@@ -23,8 +23,9 @@ from winml_lite.errors import (
     NOT_ENOUGH_MEMORY,
     WinMLError,
 )
+from winml_lite.native.llama.context import Context
 from winml_lite.native.llama.executor import LlamaExecutor
-from winml_lite.storage import Storage, allocate
+from winml_lite.storage import Storage, StorageLock, allocate
 from winml_lite.values import FREE_DIMENSION, ExecutionTargetKind, TensorDataType, TensorLockMode
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama")]
@@ -174,10 +175,9 @@ def test_s_lif_03_output_outlives_its_stage(stage: LlamaExecutor) -> None:
 def test_locked_output_stops_the_next_run(stage: LlamaExecutor) -> None:
     feed(stage, [1, 2, 3])
     kept = stage.output(0)
-    kept.acquire(TensorLockMode.READ)
     stage.bind_input(0, ids([4]))
-    assert failing_code(stage) == LOCKED
-    kept.release(TensorLockMode.READ)
+    with StorageLock(kept, TensorLockMode.READ):
+        assert failing_code(stage) == LOCKED
     assert position(stage) == 3
     feed(stage, [4])
 
@@ -349,3 +349,52 @@ def test_changed_file_is_loaded_again(tmp_path: Path) -> None:
     path.write_bytes(recipes.scripted_gguf(tmp_path).read_bytes())
     second = build(path)
     assert (first.outputs[0][1], second.outputs[0][1]) == ((1, 303), (1, 331))
+
+
+# Ctrl-C between a native call and the book-keeping of the position.
+
+
+@pytest.mark.parametrize(("method", "kept", "expected"), [("truncate", 2, [1, 2, 7]), ("forget", 0, [7])])
+def test_s_lif_08_interrupt_behind_a_rewind_costs_nothing_but_tokens(
+    stage: LlamaExecutor,
+    files: ModelFiles,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    kept: int,
+    expected: list[int],
+) -> None:
+    native = getattr(Context, method)
+
+    def interrupted(*arguments: object) -> None:
+        native(*arguments)
+        raise KeyboardInterrupt
+
+    feed(stage, [1, 2, 3, 4])
+    assert stage.sequence is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(Context, method, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            stage.sequence.rewind(kept)
+    assert position(stage) == kept
+    assert feed(stage, [7]) == pytest.approx(feed(build(files.gguf), expected), abs=1e-4)
+
+
+@pytest.mark.parametrize(("method", "kept", "expected"), [("truncate", 2, [1, 2, 7]), ("forget", 0, [7])])
+def test_s_lif_08_interrupt_before_a_rewind_leaves_no_tokens(
+    stage: LlamaExecutor,
+    files: ModelFiles,
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    kept: int,
+    expected: list[int],
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    feed(stage, [1, 2, 3, 4])
+    assert stage.sequence is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(Context, method, interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            stage.sequence.rewind(kept)
+    assert feed(stage, [7]) == pytest.approx(feed(build(files.gguf), expected), abs=1e-4)

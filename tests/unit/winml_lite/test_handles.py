@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import weakref
 
 import pytest
@@ -74,3 +76,10 @@ def test_a_wrapper_is_a_context_manager_that_swallows_nothing() -> None:
         raise ZeroDivisionError
     with pytest.raises(RuntimeError), wrapper:
         pass
+
+
+def test_a_native_object_is_not_copied() -> None:
+    resource = Resource(1, lambda pointer: None)
+    for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(TypeError, match="cannot be copied or pickled"):
+            attempt(resource)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fakes.rig import failing
-from winml_lite.storage import Storage, allocate, byte_size, check_descriptor
+from winml_lite.storage import Storage, StorageLock, allocate, byte_size, check_descriptor
 from winml_lite.values import FREE_DIMENSION, TensorDataType, TensorLockMode
 
 T = TensorDataType
@@ -59,24 +59,37 @@ def test_sizes_beyond_memory() -> None:
 
 def test_open_locks_are_counted() -> None:
     storage, before = allocate(T.INT8, (1,)), Storage.open_locks
-    storage.acquire(READ)
-    storage.acquire(READ)
+    first, second = StorageLock(storage, READ), StorageLock(storage, READ)
     assert (Storage.open_locks - before, storage.is_locked, storage.is_locked_for_writing) == (2, True, False)
-    storage.release(READ)
-    storage.release(READ)
-    storage.acquire(READ_WRITE)
+    first.close()
+    second.close()
+    writer = StorageLock(storage, READ_WRITE)
     assert (Storage.open_locks - before, storage.is_locked, storage.is_locked_for_writing) == (1, True, True)
-    storage.release(READ_WRITE)
+    writer.close()
     assert (Storage.open_locks, storage.is_locked) == (before, False)
 
 
 def test_a_refused_lock_is_not_counted() -> None:
     storage, before = allocate(T.INT8, (1,)), Storage.open_locks
-    storage.acquire(WRITE)
-    with failing(0x800700D4):
-        storage.acquire(READ)
-    storage.release(WRITE)
+    with StorageLock(storage, WRITE), failing(0x800700D4):
+        StorageLock(storage, READ)
     assert Storage.open_locks == before
+
+
+def test_a_lock_closed_twice_is_given_back_once() -> None:
+    storage, before = allocate(T.INT8, (1,)), Storage.open_locks
+    with StorageLock(storage, READ), StorageLock(storage, READ) as lock:
+        lock.close()
+        lock.close()
+        assert (Storage.open_locks - before, storage.is_locked, lock.is_held) == (1, True, False)
+
+
+def test_a_lost_lock_ends_with_its_object() -> None:
+    storage = allocate(T.INT8, (1,))
+    lock = StorageLock(storage, WRITE)
+    assert storage.is_locked
+    del lock
+    assert not storage.is_locked
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,8 @@ def library() -> Library:
         return _loaded[0]
     with _lock:
         if not _loaded:
+            # Where ggml aborts, it would fork a debugger for a backtrace, and that can hang for good.
+            os.environ.setdefault("GGML_NO_BACKTRACE", "1")
             api, path = import_api()
             _route_log(api)
             api.llama_backend_init()

@@ -3,6 +3,9 @@
 A run is evaluated first and then committed or discarded, so that the position moves only when the whole pipeline
 succeeded. Whatever ends an evaluation (an error of the engine, an abort, KeyboardInterrupt), the tokens of a run that
 was not committed are taken out again.
+
+KeyboardInterrupt may also strike between a native call and the numbers kept here. So `_pending` is set before the
+memory changes and cleared after it, and while it is set the next use first truncates the memory to the position.
 """
 
 from __future__ import annotations
@@ -53,7 +56,8 @@ class LlamaSequence:
         self.declared_capacity: int | None = api.llama_model_n_ctx_train(model.pointer)
         self._position = 0
         self._pending = 0
-        """Tokens in memory beyond the position: those of a run that is neither committed nor discarded."""
+        """Tokens that may be in memory beyond the position: of a run that is neither committed nor discarded, or of a
+        rewind that has not ended."""
         self.context = Context(model, capacity, settings, self._abort)
         # In a batch without positions and sequence ids the engine continues sequence 0; without output marks it gives
         # the logits of the last token.
@@ -127,12 +131,12 @@ class LlamaSequence:
         """Take the tokens of the last evaluation out again."""
         if not self._pending:
             return
-        self._pending = 0
-        if not self.context.truncate(self._position):
+        if not self._truncate():
             lost = self._position
             self.reset()
             text = f"this architecture cannot go back to position {lost}, so the sequence was reset"
             raise WinMLError(errors.E_FAIL, _RUN, f"{self._model.path}: {text}")
+        self._pending = 0
 
     def rewind(self, position: int) -> None:
         """Truncate to `position`; 0x80070057 beyond the present one, or where the architecture cannot go back."""
@@ -142,12 +146,15 @@ class LlamaSequence:
         if position > self._position:
             text = f"the sequence is at {self._position}, it cannot go forward to {position}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
-        if position == 0:
-            self.context.forget()
-        elif not self.context.truncate(position):
+        before = self._position
+        self._mark(position)
+        done = self._truncate()
+        if not done:
+            self._position = before
+        self._pending = 0
+        if not done:
             text = f"{self._model.path}: this architecture can only go back to 0, not to {position}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
-        self._position = position
 
     def set_capacity(self, capacity: int) -> None:
         """Make a context of another capacity; the sequence starts again at 0 unless it is the present capacity."""
@@ -156,14 +163,29 @@ class LlamaSequence:
         if not 0 < capacity <= _MAX_POSITIONS:
             text = f"a capacity lies in 1..{_MAX_POSITIONS}, not at {capacity}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.SetSequenceCapacity", text)
-        self.context = Context(self._model, capacity, self._settings, self._abort)
+        context = Context(self._model, capacity, self._settings, self._abort)
+        self._mark(0)
         self.capacity = capacity
-        self._position = self._pending = 0
+        self.context = context
+        self._pending = 0
 
     def reset(self) -> None:
         """Drop the whole sequence: position 0."""
+        self._mark(0)
         self.context.forget()
-        self._position = self._pending = 0
+        self._pending = 0
+
+    def _mark(self, position: int) -> None:
+        """Move the position back, before the memory follows."""
+        self._pending += self._position - position
+        self._position = position
+
+    def _truncate(self) -> bool:
+        """Take everything beyond the position out of the memory; False when the architecture cannot."""
+        if self._position == 0:
+            self.context.forget()
+            return True
+        return self.context.truncate(self._position)
 
     def _fail(self, status: int) -> NoReturn:
         self.discard()

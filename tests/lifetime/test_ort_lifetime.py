@@ -171,6 +171,62 @@ print("leaving")
     assert printed == "leaving\n"
 
 
+def test_exit_while_daemon_threads_run_again_and_again() -> None:
+    # Each exit meets the threads at another place, in a run or between two.
+    printed = run_program(
+        """
+import subprocess, sys
+program = '''
+import threading, time
+from fakes.ort_stages import build, feed
+from models import onnx_models
+
+def work():
+    while True:
+        stage = build(onnx_models.grow(), state_pairs=((1, 1),))
+        stage.bind_output(0, None, True)
+        for _ in range(100):
+            feed(stage, 1, 2)
+            stage.output(0).array()
+
+for _ in range(3):
+    threading.Thread(target=work, daemon=True).start()
+time.sleep(0.3)
+'''
+print([subprocess.run([sys.executable, "-c", program]).returncode for _ in range(10)])
+"""
+    )
+    assert printed == "[0, 0, 0, 0, 0, 0, 0, 0, 0, 0]\n"
+
+
+def test_use_after_the_exit_handlers_is_refused() -> None:
+    printed = run_program(
+        """
+import atexit
+
+def use():
+    stage.sequence.rewind(1)
+    stage.sequence.reset()
+    for attempt in (lambda: feed(stage, 3), lambda: build(onnx_models.two())):
+        try:
+            attempt()
+        except RuntimeError as error:
+            print(error)
+    print(output.array().tolist())
+
+atexit.register(use)  # before the engine is loaded, so it runs after the engine's own handlers
+from fakes.ort_stages import build, feed
+from models import onnx_models
+stage = build(onnx_models.grow(), state_pairs=((1, 1),))
+stage.bind_output(0, None, True)
+feed(stage, 1, 2)
+output = stage.output(0)
+"""
+    )
+    refused = "the interpreter is exiting: ONNX models cannot be used any more\n"
+    assert printed == refused * 2 + "[[3.0]]\n"
+
+
 def test_every_order_of_dropping() -> None:
     printed = run_program(
         """

@@ -37,7 +37,7 @@ class PreparedCall:
         self.input_values = (ctypes.c_void_p * self._count)()
         self.slots = OutputSlots((), (), ())
         self._live_slots = [self.slots]
-        weakref.finalize(self, _empty, self._live_slots, session.state)
+        weakref.finalize(self, _empty, self._live_slots)
         self._binding: Resource | None = None
         self._binding_inputs: list[Storage | None] = []
         """What the binding has: storages and not values, because a new value may lie where an old one was."""
@@ -101,7 +101,7 @@ class PreparedCall:
             api.RunOptionsUnsetTerminate(self._run_options.pointer)
 
 
-def _empty(slots: list[OutputSlots], state: RunState) -> None:
-    """Finalizer of a call. Memory that a running thread uses is left alone."""
-    if not state.is_elsewhere:
+def _empty(slots: list[OutputSlots]) -> None:
+    """Finalizer of a call. At exit, what a daemon thread may use is left alone."""
+    if not RunState.leaving:
         slots[0].empty()

@@ -10,7 +10,7 @@ from ...errors import NOT_FOUND, WinMLError
 from ...values import ExecutionTargetKind
 from ..backend import Placement
 from . import api
-from .environment import environment
+from .environment import RunState, environment, refuse_at_exit
 
 CPU_PROVIDER = "CPUExecutionProvider"
 
@@ -31,6 +31,8 @@ class OrtDevice:
 
 def provider_devices() -> tuple[OrtDevice, ...]:
     """Devices of all registered providers, in the engine's order."""
+    if RunState.leaving:
+        refuse_at_exit()
     array = ctypes.c_void_p()
     count = ctypes.c_size_t()
     api.GetEpDevices(environment().pointer, ctypes.byref(array), ctypes.byref(count))

@@ -9,11 +9,13 @@ from __future__ import annotations
 import atexit
 import ctypes
 import logging
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
 from functools import cache, partial
+from typing import ClassVar, Final, NoReturn
 
 from ...handles import Resource
 from . import api
@@ -41,13 +43,18 @@ _log = api.LoggingFunction(_write_log)  # native code calls it as long as the pr
 class RunState:
     """Whether a stage is inside a run. At interpreter exit, runs of daemon threads are stopped by it."""
 
-    __slots__ = ("__weakref__", "leaving", "run_options", "running")
+    __slots__ = ("__weakref__", "run_options", "running")
+
+    leaving: ClassVar[bool] = False
+    """The interpreter is about to end: no run may begin, and a stopped one must not return to its caller.
+
+    Who runs sets `running` first and looks here afterwards, who leaves does it the other way round: so either the run
+    is seen and waited for, or it does not begin.
+    """
 
     def __init__(self) -> None:
         self.running = 0
         """Identifier of the thread that is in a run; 0 when none is."""
-        self.leaving = False
-        """The interpreter is about to end: a stopped run must not return to its caller any more."""
         self.run_options = 0
         _run_states.add(self)
 
@@ -60,21 +67,42 @@ class RunState:
 _run_states: weakref.WeakSet[RunState] = weakref.WeakSet()
 
 
-def _stop_runs() -> None:
-    """Stop the runs of daemon threads: what they use is freed next."""
+_exiting_thread: Final = [0]
+"""Identifier of the thread that ends the interpreter, once it does."""
+
+
+def _leave() -> None:
+    """Stop the runs of daemon threads and let no run begin any more."""
+    _exiting_thread[0] = threading.get_ident()
+    RunState.leaving = True
     running = [state for state in list(_run_states) if state.is_elsewhere]
     for state in running:
-        state.leaving = True
         api.RunOptionsSetTerminate(state.run_options)
     latest = time.monotonic() + _LONGEST_STOP_SECONDS
     while any(state.is_elsewhere for state in running) and time.monotonic() < latest:
         time.sleep(0.005)
 
 
-def release_session(state: RunState, session: int) -> None:
-    """Free a session, unless a run could not be stopped at interpreter exit; then its memory goes with the process."""
-    if not state.is_elsewhere:
-        api.ReleaseSession(session)
+def refuse_at_exit() -> NoReturn:
+    """End an engine call that comes after `RunState.leaving`: RuntimeError, or no return in another thread.
+
+    A daemon thread would only report that error to nobody, and make more calls: it waits for the end of the process.
+    """
+    while threading.get_ident() != _exiting_thread[0]:
+        time.sleep(60)
+    raise RuntimeError("the interpreter is exiting: ONNX models cannot be used any more")
+
+
+def _free_before_exit(free: Callable[[int], object], pointer: int) -> None:
+    """Free in a living program. At exit, tensors and daemon threads may still use it: it goes with the process."""
+    if not RunState.leaving:
+        free(pointer)
+
+
+def _free_last(free: Callable[[int], object], pointer: int) -> None:
+    """Free at exit as well, which writes profiles and ends the engine's threads, if no other thread is left."""
+    if not RunState.leaving or len(sys._current_frames()) == 1:
+        free(pointer)
 
 
 @cache
@@ -83,8 +111,8 @@ def environment() -> Resource:
     lowest = next(severity for severity, level in enumerate(_LEVELS) if logger.isEnabledFor(level) or severity == 3)
     pointer = ctypes.c_void_p()
     api.CreateEnvWithCustomLogger(_log, None, lowest, b"winml_lite", ctypes.byref(pointer))
-    env = owned(pointer, api.ReleaseEnv, _log)
-    atexit.register(_stop_runs)  # after the first finalizer was made, so it runs before all of them
+    env = Resource(pointer.value or 0, partial(_free_last, api.ReleaseEnv), _log)
+    atexit.register(_leave)  # after the first finalizer was made, so it runs before all of them
     return env
 
 
@@ -106,9 +134,9 @@ def allocator() -> int:
 
 def owned(pointer: ctypes.c_void_p, free: Callable[[int], object], *needs: object) -> Resource:
     """Own what a call has just put into `pointer`."""
-    return Resource(pointer.value or 0, free, *needs)
+    return Resource(pointer.value or 0, partial(_free_before_exit, free), *needs)
 
 
-def owned_session(pointer: ctypes.c_void_p, state: RunState) -> Resource:
+def owned_session(pointer: ctypes.c_void_p) -> Resource:
     """Own a session; it needs the environment."""
-    return owned(pointer, partial(release_session, state), environment())
+    return Resource(pointer.value or 0, partial(_free_last, api.ReleaseSession), environment())

@@ -7,7 +7,6 @@ by `RunWithBinding` when every output has its memory already, else by `Run`, whi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from threading import get_ident
 
@@ -18,6 +17,7 @@ from ...values import ExecutionTargetKind, TensorDataType
 from ..backend import Sequence, StageOptions
 from . import api
 from .calls import PreparedCall
+from .environment import refuse_at_exit
 from .pairs import StatePair, check_pairs
 from .ports import Symbols, check_port, sequence_length
 from .session import Session
@@ -50,7 +50,7 @@ class OrtExecutor:
         self._caller_pairs = {pair.output: pair for pair in pairs} if options.caller_owns_state else {}
         self._state: ManagedState | None = None
         if pairs and not options.caller_owns_state:
-            self._state = ManagedState(pairs, artifact.shareable_pairs, options.capacity_hint, session.state)
+            self._state = ManagedState(pairs, artifact.shareable_pairs, options.capacity_hint)
         self.sequence: Sequence | None = self._state
         self._managed_inputs = self._state.inputs if self._state is not None else frozenset()
         self._open_inputs = tuple(index for index in range(len(self.inputs)) if index not in self._managed_inputs)
@@ -122,6 +122,9 @@ class OrtExecutor:
         run_state = self._run_state
         try:
             run_state.running = get_ident()
+            if run_state.leaving:
+                run_state.running = 0
+                refuse_at_exit()
             status = self._invoke()
         finally:
             run_state.running = 0
@@ -135,8 +138,8 @@ class OrtExecutor:
 
     def _end_badly(self, status: int | None) -> None:
         """Raise for a failed run; one that ended well in spite of `abort` is good."""
-        while self._run_state.leaving:
-            time.sleep(60)  # a daemon thread at exit: it ends here, with the process
+        if self._run_state.leaving:
+            refuse_at_exit()  # a daemon thread: it ends here, with the process
         if self._call.stopped:
             self._call.clear_stop()
             if status:
@@ -196,6 +199,8 @@ class OrtExecutor:
     # Preparation
 
     def _prepare(self) -> None:
+        if self._run_state.leaving:
+            refuse_at_exit()
         self._dirty = True  # until the end, whatever interrupts
         inputs, state = self._bound_inputs, self._state
         for index in self._open_inputs:

@@ -13,7 +13,7 @@ from ...values import FROM_ONNX_TYPE, TensorDataType
 from ..backend import StageOptions
 from ..cpus import usable_cpu_count
 from . import api, devices
-from .environment import RunState, allocator, environment, owned, owned_session
+from .environment import RunState, allocator, environment, owned, owned_session, refuse_at_exit
 from .external import attach_external_data
 from .values import tensor_info
 
@@ -36,6 +36,8 @@ class Session:
 
 def open_session(artifact: OnnxArtifact, options: StageOptions, device: devices.OrtDevice | None) -> Session:
     """Make a session; this is where the engine checks operators, shapes and weights."""
+    if RunState.leaving:
+        refuse_at_exit()
     settings = _session_options(artifact, options, device)
     keep = attach_external_data(settings.pointer, artifact)
     pointer = ctypes.c_void_p()
@@ -46,7 +48,7 @@ def open_session(artifact: OnnxArtifact, options: StageOptions, device: devices.
     else:
         data = artifact.data or b""
         api.CreateSessionFromArray(env, data, len(data), settings.pointer, ctypes.byref(pointer))
-    resource = owned_session(pointer, state)
+    resource = owned_session(pointer)
     del keep
     settings.close()
     overrides = dict(options.dimension_overrides)

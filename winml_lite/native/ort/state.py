@@ -35,9 +35,7 @@ class _Held:
 class ManagedState:
     """The values of all pairs of one stage; implements `backend.Sequence`."""
 
-    def __init__(
-        self, pairs: tuple[StatePair, ...], shareable: frozenset[tuple[int, int]], capacity: int, run: RunState
-    ) -> None:
+    def __init__(self, pairs: tuple[StatePair, ...], shareable: frozenset[tuple[int, int]], capacity: int) -> None:
         self.pairs = pairs
         self.inputs = frozenset(pair.input for pair in pairs)
         self.outputs = {pair.output: index for index, pair in enumerate(pairs)}
@@ -58,7 +56,7 @@ class ManagedState:
         self._growing: list[int] = []
         self._places: list[int] = []
         self._held = [_Held([0] * len(pairs))]  # one element; a list because the finalizer must see the present one
-        weakref.finalize(self, _release, self._held, run)
+        weakref.finalize(self, _release, self._held)
         self._sort()
 
     # backend.Sequence
@@ -241,9 +239,9 @@ def _pointer(value: Value) -> int:
     return value if isinstance(value, int) else value_of(value)
 
 
-def _release(held: list[_Held], run: RunState) -> None:
-    """Finalizer of a state."""
-    if not run.is_elsewhere:
+def _release(held: list[_Held]) -> None:
+    """Finalizer of a state. At exit, what a daemon thread may use is left alone."""
+    if not RunState.leaving:
         for value in held[0].values:
             if isinstance(value, int) and value:
                 api.ReleaseValue(value)

@@ -67,7 +67,7 @@ def create_value(storage: Storage) -> Resource:
 
 def own_value(value: int) -> Resource:
     """Take over a value that the engine made."""
-    return Resource(value, api.ReleaseValue)
+    return owned(ctypes.c_void_p(value), api.ReleaseValue)
 
 
 def storage_of(owner: Resource) -> Storage:

@@ -13,7 +13,8 @@ from . import subjects
 from .llama_side import BareLoop
 from .measure import Plan, Row, alternate, faster, main
 
-BATCH = 512
+BATCH = 128
+"""The pieces in which a prompt is evaluated here; the bare side does the same."""
 
 
 def prompts(length: int, vocabulary_size: int) -> Callable[[], list[int]]:

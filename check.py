@@ -3,7 +3,7 @@
     python check.py          format, lint, types, test tiers, other interpreters, the wheel; stops at the first failure
     python check.py --fast   format, lint, types, rules and unit tests
     python check.py --fix    lets ruff format and repair first
-    python check.py --ci     as without options, and a tier in which no test ran is a failure
+    python check.py --ci     as without options; a tier in which no test ran is a failure, and so is a missing engine
 
 One line per step with its time; below a test tier, what was skipped and why. The last line sums the tests of all steps.
 It runs in the environment it is started with: `pip install -e '.[test]'` prepares one.
@@ -275,13 +275,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Check the project; see the head of check.py.")
     parser.add_argument("--fast", action="store_true", help="format, lint, types, rules and unit tests only")
     parser.add_argument("--fix", action="store_true", help="let ruff format and repair first")
-    parser.add_argument("--ci", action="store_true", help="a tier in which no test ran is a failure")
+    parser.add_argument("--ci", action="store_true", help="an empty tier or a missing engine is a failure")
     arguments = parser.parse_args()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     if arguments.fix:
-        print(tool("ruff", "check", "--fix", "--quiet", ".").output, end="")
-        print(tool("ruff", "format", ".").output, end="")
+        print(tool("ruff", "check", "--fix", "--quiet", ".").output, tool("ruff", "format", ".").output, sep="", end="")
+    if arguments.ci:
+        os.environ["WINML_LITE_ENGINES_REQUIRED_BY"] = sys.executable  # read by tests/fakes/model_files.py
     done: dict[str, Outcome] = {}
     for name, run in planned(arguments.fast, arguments.ci).items():
         done[name] = perform(name, run)

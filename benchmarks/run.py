@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .measure import QUICK_NOTE, Row, parser, table
 
-BENCHMARKS = ("run_overhead", "sampler", "growth", "startup", "decode", "prompt", "chat_turn", "memory")
+BENCHMARKS = ("run_overhead", "sampler", "growth", "startup", "decode", "native_loop", "prompt", "chat_turn", "memory")
 PEERS = ("llama-cpp-python", "onnxruntime", "onnxruntime-genai", "numpy")
 
 

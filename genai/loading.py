@@ -13,7 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from winml_lite import ExecutionTargetKind, Model, Pipeline, PipelineBuilder, Runtime, Stage, WinMLError
+from winml_lite import (
+    DeviceInfo,
+    ExecutionTarget,
+    ExecutionTargetKind,
+    Model,
+    Pipeline,
+    PipelineBuilder,
+    Runtime,
+    Stage,
+    WinMLError,
+)
 
 from .checks import enum_value, index_value
 from .codes import E_INVALIDARG, NOT_SUPPORTED
@@ -37,7 +47,7 @@ class LoadOptions:
 
     context_length: int | None
     threads: int | None
-    target: ExecutionTargetKind | None
+    target: ExecutionTargetKind | DeviceInfo | None
 
 
 def load(
@@ -46,7 +56,7 @@ def load(
     engine: Engine | None = None,
     context_length: int | None = None,
     threads: int | None = None,
-    target: ExecutionTargetKind | None = None,
+    target: ExecutionTargetKind | DeviceInfo | None = None,
     offline: bool = False,
     progress: Progress | None = None,
 ) -> LanguageModel:
@@ -60,7 +70,8 @@ def load(
         than an ONNX folder declares is refused; a GGUF model may be given more than it was trained on, as llama.cpp
         allows, but what it says beyond that is not to be trusted.
     threads: default: the CPUs that this process may use.
-    target: hardware class; default: a GPU where the engine has one, else the CPU.
+    target: hardware class, or one device of `Runtime.enumerate_devices()`; default: a GPU where the engine has one,
+        else the CPU.
     offline: never download.
     progress: called with ("download" or "convert", bytes done, bytes in all).
 
@@ -72,7 +83,9 @@ def load(
     options = LoadOptions(
         index_value(context_length, "context_length", minimum=1) if context_length is not None else None,
         index_value(threads, "threads", 0x7FFFFFFF, 1) if threads is not None else None,
-        enum_value(target, ExecutionTargetKind, "target") if target is not None else None,
+        target
+        if target is None or isinstance(target, DeviceInfo)
+        else enum_value(target, ExecutionTargetKind, "target"),
     )
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
@@ -165,9 +178,14 @@ def _onnx_capacity(wanted: int | None, declared: int | None, folder: Path) -> in
 
 
 def _add_stage(runtime: Runtime, model: Model, options: LoadOptions) -> tuple[PipelineBuilder, Stage]:
-    target = runtime.create_target(options.target) if options.target is not None else None
     builder = runtime.create_pipeline_builder()
-    return builder, builder.add_model_stage(model, target, "decoder")
+    return builder, builder.add_model_stage(model, _target(runtime, options.target), "decoder")
+
+
+def _target(runtime: Runtime, wanted: ExecutionTargetKind | DeviceInfo | None) -> ExecutionTarget | None:
+    if isinstance(wanted, DeviceInfo):
+        return runtime.create_target_from_adapter(wanted)
+    return None if wanted is None else runtime.create_target(wanted)
 
 
 def _assemble(

@@ -14,6 +14,7 @@ from typing import Any
 from winml_lite import Model, Stage, TensorDataType, WinMLError
 
 from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
+from .reading import read_bytes
 
 _DECODER_NAMES = ("model.onnx", "decoder_model_merged.onnx", "decoder.onnx", "model.ort")
 
@@ -74,7 +75,7 @@ def _single_decoder(folder: Path) -> Path:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_bytes(path).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise WinMLError(INVALID_DATA, "genai.load", f"{path} cannot be read as JSON: {error}") from None
     if not isinstance(content, dict):

@@ -6,10 +6,12 @@ leaves the model usable. Not here: `LanguageModel` (`language_model.py`) and the
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from time import monotonic
+from typing import Final
 
 from winml_lite import WinMLError
 
@@ -17,6 +19,17 @@ from .closing import Closing
 from .codes import E_NOT_VALID_STATE
 from .loop import GenerationLoop
 from .results import TextGenerationResult, TextGenerationUpdate
+
+_forks: Final = [0]
+"""How many forks lie between the first process and this one."""
+
+
+def _count_fork() -> None:
+    _forks[0] += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
 
 _LOOK_AGAIN = 0.2
 """Seconds after which a waiting call looks for itself; normally the end of a turn wakes it."""
@@ -44,6 +57,7 @@ class Turnstile:
 
     def __init__(self) -> None:
         self._turns: dict[str, Turn] = {}
+        self._forks = _forks[0]
         # Two threads may end the same turn. Re-entrant, since garbage collection may end another one meanwhile.
         self._leaving = threading.RLock()
 
@@ -54,6 +68,9 @@ class Turnstile:
 
     def enter(self, turn: Turn, timeout: float | None) -> None:
         deadline = None if timeout is None else monotonic() + timeout
+        if self._forks != _forks[0]:  # a forked child lacks the thread whose turn it was
+            self._forks = _forks[0]
+            self._turns.clear()
         while (current := self._turns.setdefault("current", turn)) is not turn:
             if current.holder is turn.holder:
                 raise WinMLError(
@@ -91,17 +108,26 @@ class Operation:
         self._turn = turn
         self._on_end = on_end
         self._lock = threading.RLock()
+        self._forks = _forks[0]
         self._is_ending = False
 
     def read_next(self) -> TextGenerationUpdate | None:
+        self._forget_parent()
         with self._lock:
             if self._is_ending:  # a thread that waits for the lock may not get it before the next read
                 self.loop.close()
             return self.loop.read_next()
 
+    def _forget_parent(self) -> None:
+        """A forked child lacks the thread that may hold the lock."""
+        if self._forks != _forks[0]:
+            self._forks = _forks[0]
+            self._lock = threading.RLock()
+
     def end(self) -> None:
         """Finish, tell the listener once, and give the turn back. Again is fine."""
         self._is_ending = True
+        self._forget_parent()
         try:
             with self._lock:
                 self.loop.close()

@@ -15,19 +15,9 @@ from typing import Any
 
 from winml_lite import WinMLError
 
-from .codes import E_FAIL, FILE_NOT_FOUND, INVALID_DATA
+from .codes import INVALID_DATA
+from .reading import read_bytes
 from .vocabulary import DEFAULT_TEMPLATE
-
-
-def read_bytes(path: str) -> bytes:
-    """Return the content of a file; 0x80070002 when it is missing."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        raise WinMLError(FILE_NOT_FOUND, path, "there is no such file") from None
-    except (OSError, ValueError) as error:
-        raise WinMLError(E_FAIL, path, str(error)) from error
 
 
 class VocabularyFiles:

@@ -20,7 +20,8 @@ from winml_lite import NotSupportedError, WinMLError
 
 from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
 from .pieces import PieceRule, piece_rule
-from .vocab_files import VocabularyFiles, read_bytes
+from .reading import read_bytes
+from .vocab_files import VocabularyFiles
 
 _LARGEST_VOCABULARY = 1 << 24  # tokens; a larger id is damage, and no list of all ids could be made
 _MODEL_TYPES = ("BPE", "WordPiece", "WordLevel", "Unigram")

@@ -52,19 +52,28 @@ class DecoderShape:
 
 def llama_metadata(name: str, shape: DecoderShape, vocabulary: TinyVocabulary) -> dict[str, object]:
     """Return the metadata of a llama-type decoder."""
-    return {**_decoder_metadata("llama", name, shape, vocabulary), "llama.rope.freq_base": 10000.0}
+    return {**decoder_metadata("llama", name, shape, vocabulary), "llama.rope.freq_base": 10000.0}
 
 
 def gemma3_metadata(name: str, shape: DecoderShape, vocabulary: TinyVocabulary, window: int) -> dict[str, object]:
     """Return the metadata of a gemma3-type decoder with a sliding window of `window` tokens in its local layers."""
     return {
-        **_decoder_metadata("gemma3", name, shape, vocabulary),
+        **decoder_metadata("gemma3", name, shape, vocabulary),
         "gemma3.rope.freq_base": 1000000.0,
         "gemma3.attention.sliding_window": window,
     }
 
 
-def _decoder_metadata(
+def qwen2vl_metadata(name: str, shape: DecoderShape, vocabulary: TinyVocabulary) -> dict[str, object]:
+    """Return the metadata of a qwen2vl-type decoder: rows of an image have a position in time, height and width."""
+    return {
+        **decoder_metadata("qwen2vl", name, shape, vocabulary),
+        "qwen2vl.rope.freq_base": 10000.0,
+        "qwen2vl.rope.dimension_sections": np.array([2, 3, 3, 0], np.int32),
+    }
+
+
+def decoder_metadata(
     architecture: str, name: str, shape: DecoderShape, vocabulary: TinyVocabulary
 ) -> dict[str, object]:
     values = {
@@ -139,11 +148,11 @@ def random_model() -> tuple[dict[str, object], Tensors]:
     vocabulary, shape = byte_level_vocabulary(), RANDOM_SHAPE
     count = len(vocabulary.tokens)
     rng = np.random.default_rng(20240607)
-    output = _normal(rng, count, shape.width, scale=0.35 * np.sqrt(shape.width))
+    output = normal_weights(rng, count, shape.width, scale=0.35 * np.sqrt(shape.width))
     output[count - 3 :] = 0
     tensors = {
-        "token_embd.weight": _normal(rng, count, shape.width, scale=np.sqrt(shape.width)),
-        "output_norm.weight": _norm_weight(rng, shape.width, 0.1),
+        "token_embd.weight": normal_weights(rng, count, shape.width, scale=np.sqrt(shape.width)),
+        "output_norm.weight": norm_weight(rng, shape.width, 0.1),
         "output.weight": output,
     }
     for layer in range(shape.layers):
@@ -157,26 +166,44 @@ def gemma3_model() -> tuple[dict[str, object], Tensors]:
     vocabulary, shape = sentencepiece_vocabulary(add_space_prefix=False), GEMMA3_SHAPE
     rng = np.random.default_rng(3)
     tensors = {
-        "token_embd.weight": _normal(rng, len(vocabulary.tokens), shape.width, scale=1.0),
-        "output_norm.weight": _norm_weight(rng, shape.width, 0.1),
+        "token_embd.weight": normal_weights(rng, len(vocabulary.tokens), shape.width, scale=1.0),
+        "output_norm.weight": norm_weight(rng, shape.width, 0.1),
     }
     for layer in range(shape.layers):
         name = f"blk.{layer}."
         tensors |= _block(rng, shape, name, attention_scale=1.0, residual_scale=1.0, norm_noise=0.1)
         for norm in ("attn_q_norm", "attn_k_norm"):
-            tensors[f"{name}{norm}.weight"] = _norm_weight(rng, shape.head_size, 0.1)
+            tensors[f"{name}{norm}.weight"] = norm_weight(rng, shape.head_size, 0.1)
         for norm in ("post_attention_norm", "post_ffw_norm"):
-            tensors[f"{name}{norm}.weight"] = _norm_weight(rng, shape.width, 0.1)
+            tensors[f"{name}{norm}.weight"] = norm_weight(rng, shape.width, 0.1)
     return gemma3_metadata("tiny-random-gemma3", shape, vocabulary, GEMMA3_WINDOW), tensors
 
 
-def _normal(rng: np.random.Generator, rows: int, columns: int, scale: float = 1.0) -> Floats:
+def qwen2vl_model() -> tuple[dict[str, object], Tensors]:
+    """Return metadata and tensors of a random qwen2vl-type decoder, which knows the framing tokens of images."""
+    vocabulary, shape = byte_level_vocabulary(user_defined=("<|vision_start|>", "<|vision_end|>")), RANDOM_SHAPE
+    rng = np.random.default_rng(5)
+    count = len(vocabulary.tokens)
+    tensors = {
+        "token_embd.weight": normal_weights(rng, count, shape.width, scale=np.sqrt(shape.width)),
+        "output_norm.weight": norm_weight(rng, shape.width, 0.1),
+        "output.weight": normal_weights(rng, count, shape.width, scale=2.0),
+    }
+    for layer in range(shape.layers):
+        name = f"blk.{layer}."
+        tensors |= _block(rng, shape, name, attention_scale=2.0, residual_scale=1.0, norm_noise=0.1)
+        for part, rows in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
+            tensors[f"{name}attn_{part}.bias"] = np.zeros(rows * shape.head_size, np.float32)
+    return qwen2vl_metadata("tiny-random-qwen2vl", shape, vocabulary), tensors
+
+
+def normal_weights(rng: np.random.Generator, rows: int, columns: int, scale: float = 1.0) -> Floats:
     """Normal weights that keep the size of a normalised input, times `scale`."""
     weights: Floats = (rng.standard_normal((rows, columns)) * (scale / np.sqrt(columns))).astype(np.float32)
     return weights
 
 
-def _norm_weight(rng: np.random.Generator, width: int, noise: float) -> Floats:
+def norm_weight(rng: np.random.Generator, width: int, noise: float) -> Floats:
     return (1 + noise * rng.standard_normal(width)).astype(np.float32)
 
 
@@ -192,15 +219,15 @@ def _block(
     """Return the weights of one decoder block that llama and gemma3 share."""
     query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
     return {
-        f"{name}attn_norm.weight": _norm_weight(rng, shape.width, norm_noise),
-        f"{name}ffn_norm.weight": _norm_weight(rng, shape.width, norm_noise),
-        f"{name}attn_q.weight": _normal(rng, query, shape.width, attention_scale),
-        f"{name}attn_k.weight": _normal(rng, key, shape.width, attention_scale),
-        f"{name}attn_v.weight": _normal(rng, key, shape.width),
-        f"{name}attn_output.weight": _normal(rng, shape.width, query, residual_scale),
-        f"{name}ffn_gate.weight": _normal(rng, shape.hidden, shape.width),
-        f"{name}ffn_up.weight": _normal(rng, shape.hidden, shape.width),
-        f"{name}ffn_down.weight": _normal(rng, shape.width, shape.hidden, residual_scale),
+        f"{name}attn_norm.weight": norm_weight(rng, shape.width, norm_noise),
+        f"{name}ffn_norm.weight": norm_weight(rng, shape.width, norm_noise),
+        f"{name}attn_q.weight": normal_weights(rng, query, shape.width, attention_scale),
+        f"{name}attn_k.weight": normal_weights(rng, key, shape.width, attention_scale),
+        f"{name}attn_v.weight": normal_weights(rng, key, shape.width),
+        f"{name}attn_output.weight": normal_weights(rng, shape.width, query, residual_scale),
+        f"{name}ffn_gate.weight": normal_weights(rng, shape.hidden, shape.width),
+        f"{name}ffn_up.weight": normal_weights(rng, shape.hidden, shape.width),
+        f"{name}ffn_down.weight": normal_weights(rng, shape.width, shape.hidden, residual_scale),
     }
 
 

@@ -62,6 +62,15 @@ def add() -> onnx.ModelProto:
     )
 
 
+def add_rows() -> onnx.ModelProto:
+    """`C[N,M] = A[N,M] + B[N,M]`, float32."""
+    return _model(
+        [helper.make_node("Add", ["A", "B"], ["C"])],
+        [_port("A", FLOAT, ["N", "M"]), _port("B", FLOAT, ["N", "M"])],
+        [_port("C", FLOAT, ["N", "M"])],
+    )
+
+
 def two() -> onnx.ModelProto:
     """`doubled[2] = X + X` and `negated[2] = -X`, float32."""
     return _model(
@@ -101,6 +110,25 @@ def inc() -> onnx.ModelProto:
     )
 
 
+def likeliest() -> onnx.ModelProto:
+    """`token[1] = argmax(logits[1,V])`, int64: makes the next token of a decoder's logits."""
+    return _model(
+        [helper.make_node("ArgMax", ["logits"], ["token"], axis=1, keepdims=0)],
+        [_port("logits", FLOAT, [1, "V"])],
+        [_port("token", INT64, [1])],
+    )
+
+
+def lookup(table: npt.NDArray[np.float32]) -> onnx.ModelProto:
+    """`rows[N,W] = table[ids[N]]`, ids int64, rows float32: an encoder of token ids."""
+    return _model(
+        [helper.make_node("Gather", ["table", "ids"], ["rows"], axis=0)],
+        [_port("ids", INT64, ["N"])],
+        [_port("rows", FLOAT, ["N", table.shape[1]])],
+        [_constant("table", table, np.float32)],
+    )
+
+
 def badop() -> onnx.ModelProto:
     """A well-formed model with an operator that nobody knows."""
     return _model(
@@ -111,6 +139,40 @@ def badop() -> onnx.ModelProto:
 def pass_through() -> onnx.ModelProto:
     """A graph without nodes: its output is its input `X[2]`, float32."""
     return _model([], [_port("X", FLOAT, [2])], [_port("X", FLOAT, [2])])
+
+
+def _same(source: str, target: str, element_type: int) -> onnx.NodeProto:
+    """A node that hands on its input: ONNX Runtime has no `Identity` of 4-bit elements, but a cast to the same type."""
+    if element_type in (TensorProto.INT4, TensorProto.UINT4):
+        return helper.make_node("Cast", [source], [target], to=element_type)
+    return helper.make_node("Identity", [source], [target])
+
+
+def identity(element_type: int, shape: Shape) -> onnx.ModelProto:
+    """`Y = X` of any element type."""
+    return _model([_same("X", "Y", element_type)], [_port("X", element_type, shape)], [_port("Y", element_type, shape)])
+
+
+def cast(element_type: int, shape: Shape) -> onnx.ModelProto:
+    """`Y = cast(X)` to any element type and `Z = cast(Y)` back, `X` float32."""
+    return _model(
+        [
+            helper.make_node("Cast", ["X"], ["Y"], to=element_type),
+            helper.make_node("Cast", ["Y"], ["Z"], to=FLOAT),
+        ],
+        [_port("X", FLOAT, shape)],
+        [_port("Y", element_type, shape), _port("Z", FLOAT, shape)],
+    )
+
+
+def delay(element_type: int, shape: Shape) -> onnx.ModelProto:
+    """`y = past` and `present = x`, a state of any element type: each run gives the `x` of the run before.
+
+    `step[1]`, int64, is not read: it makes a run one position long.
+    """
+    x, past, y, present = (_port(name, element_type, shape) for name in ("x", "past", "y", "present"))
+    nodes = [_same("past", "y", element_type), _same("x", "present", element_type)]
+    return _model(nodes, [_port("step", INT64, [1]), x, past], [y, present])
 
 
 def text_input() -> onnx.ModelProto:
@@ -235,6 +297,43 @@ def sum_state(vocabulary_size: int = 8) -> onnx.ModelProto:
             _constant("row", 1, np.int64),
             _constant("size", vocabulary_size, np.int64),
             _constant("levels", [0, 1], np.float32),
+        ],
+    )
+
+
+def sum_slots(vocabulary_size: int = 303, length: int = 16) -> onnx.ModelProto:
+    """`logits[1,S,V]` like those of `sum_state`, with the tokens in a state of fixed length.
+
+    `slots[S]` says where the tokens go, `used[1,1,length,1]` which slots count as past.
+    """
+    nodes = [
+        helper.make_node("Cast", ["input_ids"], ["values"], to=FLOAT),
+        helper.make_node("Reshape", ["values", "column"], ["new"]),
+        helper.make_node("Reshape", ["slots", "column"], ["places"]),
+        helper.make_node("ScatterElements", ["past", "places", "new"], ["present"], axis=2),
+        helper.make_node("Mul", ["past", "used"], ["counted"]),
+        helper.make_node("ReduceSum", ["counted"], ["before"], keepdims=0),
+        helper.make_node("CumSum", ["values", "row"], ["running"]),
+        helper.make_node("Add", ["running", "before"], ["total"]),
+        helper.make_node("Cast", ["total"], ["whole"], to=INT64),
+        helper.make_node("Mod", ["whole", "size"], ["next"]),
+        helper.make_node("OneHot", ["next", "size", "levels"], ["logits"], axis=-1),
+    ]
+    state = [1, 1, length, 1]
+    return _model(
+        nodes,
+        [
+            _port("input_ids", INT64, [1, "S"]),
+            _port("past", FLOAT, state),
+            _port("slots", INT64, ["S"]),
+            _port("used", FLOAT, state),
+        ],
+        [_port("logits", FLOAT, [1, "S", vocabulary_size]), _port("present", FLOAT, state)],
+        [
+            _constant("column", [1, 1, -1, 1], np.int64),
+            _constant("row", 1, np.int64),
+            _constant("size", vocabulary_size, np.int64),
+            _constant("levels", [0.0, 1.0], np.float32),
         ],
     )
 

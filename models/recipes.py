@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import gguf_models
-from .gguf_models import SENTENCE, vocabulary_metadata
+from . import gguf_models, hybrid_models, projector_models
+from .gguf_models import RANDOM_SHAPE, SENTENCE, vocabulary_metadata
 from .gguf_writer import Tensors, write_gguf, write_shards
 from .vocabularies import byte_level_vocabulary, sentencepiece_vocabulary
 
@@ -22,10 +22,14 @@ __all__ = [
     "SENTENCE",
     "build",
     "gemma3_gguf",
+    "hybrid_gguf",
+    "projector_gguf",
+    "qwen2vl_gguf",
     "random_gguf",
     "random_onnx",
     "scripted_gguf",
     "scripted_onnx",
+    "scripted_split",
     "sharded_gguf",
     "vocabulary_gguf",
 ]
@@ -47,6 +51,27 @@ def random_gguf(folder: Folder) -> Path:
 def gemma3_gguf(folder: Folder) -> Path:
     """Build `gemma3.gguf` (0.7 MB): random weights, SentencePiece-type vocabulary, sliding window of 8 tokens."""
     return _decoder(folder, "gemma3.gguf", gguf_models.gemma3_model)
+
+
+def hybrid_gguf(folder: Folder) -> Path:
+    """Build `hybrid.gguf` (0.6 MB): random weights, a recurrent layer, a layer of attention, and a predictor."""
+    return _decoder(folder, "hybrid.gguf", hybrid_models.hybrid_model)
+
+
+def qwen2vl_gguf(folder: Folder) -> Path:
+    """Build `qwen2vl.gguf` (0.5 MB): random weights, rows of images are placed in height and width."""
+    return _decoder(folder, "qwen2vl.gguf", gguf_models.qwen2vl_model)
+
+
+def projector_gguf(folder: Folder, kind: str = "gemma3", row_length: int = RANDOM_SHAPE.width) -> Path:
+    """Build a projector for a decoder whose rows have `row_length` numbers (as the random one's): `"gemma3"` and
+    `"qwen2vl"` take images, `"qwen2a"` takes sound."""
+    models = {
+        "gemma3": projector_models.gemma3_projector,
+        "qwen2vl": projector_models.qwen2vl_projector,
+        "qwen2a": projector_models.qwen2a_projector,
+    }
+    return _decoder(folder, f"projector-{kind}-{row_length}.gguf", lambda: models[kind](row_length))
 
 
 def sharded_gguf(folder: Folder) -> Path:
@@ -80,6 +105,13 @@ def scripted_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", 
     return _converted(scripted_gguf(folder), operators, weights, options)
 
 
+def scripted_split(folder: Folder, weights: str = "f32", **options: Any) -> Path:
+    """Build the scripted model as an ONNX model folder that also has it in two graphs, see `split_decoder.py`."""
+    from .split_decoder import split_decoder
+
+    return split_decoder(scripted_onnx(folder, "gqa", weights, **options))
+
+
 def random_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **options: Any) -> Path:
     """Build the random model as an ONNX model folder; options are those of `genai.convert.convert_gguf`."""
     return _converted(random_gguf(folder), operators, weights, options)
@@ -99,9 +131,13 @@ RECIPES: dict[str, Callable[[Folder], Path]] = {
     "scripted-gguf": scripted_gguf,
     "random-gguf": random_gguf,
     "gemma3-gguf": gemma3_gguf,
+    "hybrid-gguf": hybrid_gguf,
+    "qwen2vl-gguf": qwen2vl_gguf,
+    "projector-gguf": projector_gguf,
     "sharded-gguf": sharded_gguf,
     "vocabulary-gguf": vocabulary_gguf,
     "scripted-onnx": scripted_onnx,
+    "scripted-split": scripted_split,
     "random-onnx": random_onnx,
     "gemma3-onnx": gemma3_onnx,
 }

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from fakes.backend import FakeBackend, Script
-from fakes.model_files import ModelFiles, require_engine
+from fakes.backend import Script
+from fakes.decoders import decoder  # noqa: F401
+from fakes.engines import both_engines, engine, fake_gguf, fake_ort, gguf_engine, llama, onnx_engine, ort  # noqa: F401
+from fakes.model_files import ModelFiles
 from fakes.real_models import smollm2_gguf as fetch_smollm2
 from fakes.real_models import smollm2_onnx as convert_smollm2
 from winml_lite import Runtime
-from winml_lite.native.backend import replaced_backend
 
 # A job in the background of a shell starts with SIGINT ignored, and its children would inherit that: tests send them
 # SIGINT.
@@ -31,37 +32,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> ModelFiles:
 def script() -> Script:
     """What the fake engine shall do, and what it has done."""
     return Script()
-
-
-@pytest.fixture
-def fake_ort(script: Script) -> Iterator[FakeBackend]:
-    """ONNX graphs run on the fake engine."""
-    fake = FakeBackend(script)
-    with replaced_backend("ort", fake):
-        yield fake
-
-
-@pytest.fixture(params=["fake", "ort"])
-def onnx_engine(request: pytest.FixtureRequest, script: Script) -> Iterator[str]:
-    """Run the test once on the fake engine and once on ONNX Runtime."""
-    if request.param == "fake":
-        with replaced_backend("ort", FakeBackend(script)):
-            yield "fake"
-    else:
-        require_engine("ort")
-        yield "ort"
-
-
-@pytest.fixture
-def ort() -> None:
-    """The test needs ONNX Runtime."""
-    require_engine("ort")
-
-
-@pytest.fixture
-def llama() -> None:
-    """The test needs llama.cpp."""
-    require_engine("llama")
 
 
 @pytest.fixture

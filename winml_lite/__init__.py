@@ -10,22 +10,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .builder import PipelineBuilder
+    from .data_lock import TensorDataLock
+    from .devices import DeviceInfo
     from .dimensions import SymbolicDimensionOverrides
     from .engine_info import engines
     from .errors import NotSupportedError, WinMLError
+    from .execution import PipelineExecution, PipelineIterationExecution
+    from .fence import Fence
     from .files.gguf import GgufFile
     from .llama_extensions import LlamaStageOptions
+    from .media_encoder import MediaEncoder, SequenceSegmentLayout
     from .model import Model, ModelSchema, OrtModelSchema
     from .ort_extensions import OrtNamedBindings, OrtStageDiagnostics, OrtStageOptions
     from .pipeline import Pipeline
+    from .processor import Processor, RecordedProcessorOutputs
     from .runtime import Runtime
     from .stage import Stage, StageSchema
     from .target import ExecutionTarget
-    from .tensor import Tensor, TensorDataLock
+    from .tensor import Tensor
     from .values import (
+        D3D12BufferBinding,
         EngineInfo,
         ExecutionTargetKind,
         ExecutionTargetPreference,
+        PipelineExecutionCapabilities,
+        SegmentedSequenceCapabilities,
+        SequenceCapacityDisclosure,
+        SpeculativeCapabilities,
+        SpeculativeResidency,
+        SpeculativeRollbackBound,
         TensorAccessMode,
         TensorDataType,
         TensorLockFlags,
@@ -35,12 +48,16 @@ if TYPE_CHECKING:
     from .vocabulary import Vocabulary
 
 __all__ = [
+    "D3D12BufferBinding",
+    "DeviceInfo",
     "EngineInfo",
     "ExecutionTarget",
     "ExecutionTargetKind",
     "ExecutionTargetPreference",
+    "Fence",
     "GgufFile",
     "LlamaStageOptions",
+    "MediaEncoder",
     "Model",
     "ModelSchema",
     "NotSupportedError",
@@ -50,7 +67,18 @@ __all__ = [
     "OrtStageOptions",
     "Pipeline",
     "PipelineBuilder",
+    "PipelineExecution",
+    "PipelineExecutionCapabilities",
+    "PipelineIterationExecution",
+    "Processor",
+    "RecordedProcessorOutputs",
     "Runtime",
+    "SegmentedSequenceCapabilities",
+    "SequenceCapacityDisclosure",
+    "SequenceSegmentLayout",
+    "SpeculativeCapabilities",
+    "SpeculativeResidency",
+    "SpeculativeRollbackBound",
     "Stage",
     "StageSchema",
     "SymbolicDimensionOverrides",
@@ -67,12 +95,16 @@ __all__ = [
 ]
 
 _MODULES = {
+    "D3D12BufferBinding": ".values",
+    "DeviceInfo": ".devices",
     "EngineInfo": ".values",
     "ExecutionTarget": ".target",
     "ExecutionTargetKind": ".values",
     "ExecutionTargetPreference": ".values",
+    "Fence": ".fence",
     "GgufFile": ".files.gguf",
     "LlamaStageOptions": ".llama_extensions",
+    "MediaEncoder": ".media_encoder",
     "Model": ".model",
     "ModelSchema": ".model",
     "NotSupportedError": ".errors",
@@ -82,13 +114,24 @@ _MODULES = {
     "OrtStageOptions": ".ort_extensions",
     "Pipeline": ".pipeline",
     "PipelineBuilder": ".builder",
+    "PipelineExecution": ".execution",
+    "PipelineExecutionCapabilities": ".values",
+    "PipelineIterationExecution": ".execution",
+    "Processor": ".processor",
+    "RecordedProcessorOutputs": ".processor",
     "Runtime": ".runtime",
+    "SegmentedSequenceCapabilities": ".values",
+    "SequenceCapacityDisclosure": ".values",
+    "SequenceSegmentLayout": ".media_encoder",
+    "SpeculativeCapabilities": ".values",
+    "SpeculativeResidency": ".values",
+    "SpeculativeRollbackBound": ".values",
     "Stage": ".stage",
     "StageSchema": ".stage",
     "SymbolicDimensionOverrides": ".dimensions",
     "Tensor": ".tensor",
     "TensorAccessMode": ".values",
-    "TensorDataLock": ".tensor",
+    "TensorDataLock": ".data_lock",
     "TensorDataType": ".values",
     "TensorLockFlags": ".values",
     "TensorLockMode": ".values",

@@ -15,16 +15,20 @@ from .errors import (
     recast,
 )
 from .gate import Gate
+from .graph import Edge
 from .handles import Closeable
-from .model import Model
+from .model import Model, ModelCore
 from .native.backend import OrtOptions, Placement, StageExecutor, backend
 from .ort_extensions import shared_context_entries
-from .pipeline import Edge, Pipeline, PipelineCore
+from .pipeline import Pipeline, PipelineCore
+from .processor import Processor
 from .sequence import check_state_options
+from .speculation import check_speculation_options
 from .stage import Stage
 from .stage_core import StageCore
+from .stage_source import StageSource
 from .target import ExecutionTarget, RuntimeCore, target_core
-from .values import FREE_DIMENSION, Descriptor, ExecutionTargetKind, TensorDataType
+from .values import ExecutionTargetKind
 
 _BUILD = "IWinMLPipelineBuilder.Build"
 
@@ -45,6 +49,17 @@ class BuilderCore:
         """Raise 0x8007139F after a successful `build`."""
         if self.is_consumed:
             raise WinMLError(E_NOT_VALID_STATE, context, "this builder has built its pipeline; make a new one")
+
+    def add_stage(self, source: StageSource, target: ExecutionTarget | None, name: str, context: str) -> StageCore:
+        """Append a stage made of a model or a processor."""
+        place = target_core(target)
+        text_value(name, "name")
+        self.check_unconsumed(context)
+        if source.runtime is not self.runtime or (place is not None and place.runtime is not self.runtime):
+            raise WinMLError(E_INVALIDARG, context, "the stage and its target must belong to the builder's Runtime")
+        stage = StageCore(source, place, name)
+        self.stages.append(stage)
+        return stage
 
     def edge(self, source: Stage, output: int, target: Stage, input_index: int, context: str) -> Edge:
         """Check the ends of a new edge."""
@@ -78,17 +93,21 @@ class PipelineBuilder(Closeable[BuilderCore]):
         Objects of another Runtime are 0x80070057.
         """
         core = self._core
-        context = "IWinMLPipelineBuilder.AddModelStage"
         if not isinstance(model, Model):
             raise TypeError(f"model must be a Model, not {type(model).__name__}")
-        loaded, place = model._core, target_core(target)
-        text_value(name, "name")
-        core.check_unconsumed(context)
-        if loaded.runtime is not core.runtime or (place is not None and place.runtime is not core.runtime):
-            raise WinMLError(E_INVALIDARG, context, "the model or the target belongs to another Runtime")
-        stage = StageCore(loaded, place, name)
-        core.stages.append(stage)
-        return Stage(stage)
+        return Stage(core.add_stage(model._core, target, name, "IWinMLPipelineBuilder.AddModelStage"))
+
+    def add_processor_stage(
+        self, processor: Processor, target: ExecutionTarget | None = None, name: str = "stage"
+    ) -> Stage:
+        """Add a stage that runs `processor`, on the host: any target but a CPU fails at `build` (0x80070032).
+
+        Objects of another Runtime are 0x80070057.
+        """
+        core = self._core
+        if not isinstance(processor, Processor):
+            raise TypeError(f"processor must be a Processor, not {type(processor).__name__}")
+        return Stage(core.add_stage(processor._core, target, name, "IWinMLPipelineBuilder.AddProcessorStage"))
 
     def connect(self, source: Stage, out_index: int, target: Stage, in_index: int) -> None:
         """Feed an input of `target` with an output of `source`, in the same iteration. An input has one producer."""
@@ -168,15 +187,17 @@ def run_order(stages: list[StageCore], edges: list[Edge]) -> list[StageCore]:
 def _check_stage(stage: StageCore) -> None:
     """Refuse options that the engine of the stage cannot have."""
     check_state_options(stage)
+    check_speculation_options(stage)
     for index in stage.inputs.keys() & stage.fed_inputs:
         raise WinMLError(E_INVALIDARG, _BUILD, f"{stage.debug_name}: input {index} is bound and fed by a connection")
     provider = stage.target.provider if stage.target is not None else None
     ort = stage.options.ort
     if not stage.is_onnx:
+        what = "a .gguf model" if stage.is_llama else "a processor"
         if ort is not None or stage.options.context_group is not None:
-            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{stage.debug_name}: a .gguf model has no ONNX Runtime options")
+            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{stage.debug_name}: {what} has no ONNX Runtime options")
         if provider is not None:
-            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{stage.debug_name}: a .gguf model has no execution provider")
+            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{stage.debug_name}: {what} has no execution provider")
     elif ort is not None and ort.provider_options and provider is None:
         raise WinMLError(
             E_INVALIDARG,
@@ -187,13 +208,13 @@ def _check_stage(stage: StageCore) -> None:
 
 def _make_executor(stage: StageCore, session_entries: tuple[tuple[str, str], ...]) -> StageExecutor:
     target = stage.target
-    placement = Placement() if target is None else Placement(target.kind, target.provider)
+    placement = Placement() if target is None else target.placement()
     options = stage.engine_options()
     if session_entries:
         ort = options.ort or OrtOptions()
         options = replace(options, ort=replace(ort, session_config=ort.session_config + session_entries))
     try:
-        return backend(stage.model.engine).build_stage(stage.model.artifact, placement, options)
+        return stage.source.make_executor(placement, options)
     except WinMLError as error:
         raise recast(error, stage.debug_name) from error.__cause__
 
@@ -208,30 +229,13 @@ def _check_edge(edge: Edge, source: StageExecutor, target: StageExecutor) -> Non
             f"{len(target.inputs)} inputs: {edge.output} -> {edge.input} is out of range",
         )
     given, wanted = source.outputs[edge.output], target.inputs[edge.input]
-    takes_tokens = edge.target.model.engine == "llama" and edge.input == 0
-    fits = _is_token_row(given) if takes_tokens else _is_compatible(given, wanted)
-    if not fits:
+    if not edge.target.source.accepts(edge.input, given, wanted):
         raise WinMLError(
             E_INVALIDARG,
             _BUILD,
             f"output {edge.output} of {edge.source.debug_name} is {given}, "
             f"input {edge.input} of {edge.target.debug_name} is {wanted}",
         )
-
-
-def _is_compatible(given: Descriptor, wanted: Descriptor) -> bool:
-    return (
-        given[0] is wanted[0]
-        and len(given[1]) == len(wanted[1])
-        and all(a == b or FREE_DIMENSION in (a, b) for a, b in zip(given[1], wanted[1], strict=True))
-    )
-
-
-def _is_token_row(given: Descriptor) -> bool:
-    """llama.cpp takes ids of both integer widths, of shape (n,) or (1, n)."""
-    data_type, shape = given
-    is_row = len(shape) == 1 or (len(shape) == 2 and shape[0] in (1, FREE_DIMENSION))
-    return data_type in (TensorDataType.INT32, TensorDataType.INT64) and is_row
 
 
 def _bind_recorded(stage: StageCore, executor: StageExecutor) -> None:
@@ -255,7 +259,11 @@ _HINTED = (FILE_NOT_FOUND, NOT_SUPPORTED, MODULE_NOT_FOUND)
 
 def _explained(error: WinMLError, stages: list[StageCore]) -> WinMLError:
     """Add to a failed `build` of `.gguf` files what is missing on this machine (runtime §6.3)."""
-    gguf = [stage for stage in stages if stage.model.engine == "llama" and stage.model.is_from_file]
+    gguf = [
+        stage
+        for stage in stages
+        if stage.is_llama and isinstance(stage.source, ModelCore) and stage.source.is_from_file
+    ]
     if not gguf or error.hresult not in _HINTED:
         return error
     kinds = {stage.target.kind for stage in gguf if stage.target is not None}

@@ -35,6 +35,7 @@ FILENAME_TOO_LONG = 0x800700CE
 LOCKED = 0x800700D4
 WAIT_TIMEOUT = 0x80070102
 ARITHMETIC_OVERFLOW = 0x80070216
+FILE_INVALID = 0x800703EE
 NOT_FOUND = 0x80070490
 NO_LEGAL_TOKEN = 0x80070491
 CANCELLED = 0x800704C7
@@ -68,6 +69,7 @@ DESCRIPTIONS: dict[int, str] = {
     LOCKED: "the tensor is locked",
     WAIT_TIMEOUT: "the wait timed out",
     ARITHMETIC_OVERFLOW: "arithmetic overflow",
+    FILE_INVALID: "the file was changed from outside",
     NOT_FOUND: "not found",
     NO_LEGAL_TOKEN: "the constraint leaves no token",
     CANCELLED: "the operation was cancelled",
@@ -89,6 +91,7 @@ ORT_STATUS: dict[int, int] = {
     9: E_NOTIMPL,  # NOT_IMPLEMENTED
     10: FILE_CORRUPT,  # INVALID_GRAPH
     11: INTERNAL_ERROR,  # EP_FAIL
+    12: CANCELLED,  # MODEL_LOAD_CANCELED
 }
 
 # Results of llama_decode; every code below -1 is E_FAIL.
@@ -105,6 +108,11 @@ class WinMLError(OSError):
 
     hresult: int
     native_message: str | None
+    is_final = False
+    """Whether it shall reach the caller as it is: an exception of the caller's own code, on its way back to him.
+
+    `recast` leaves it alone; a plain `raise` keeps its context too.
+    """
 
     def __init__(self, hresult: int, context: str = "", native_message: str | None = None) -> None:
         self.hresult = hresult & 0xFFFFFFFF
@@ -139,6 +147,8 @@ def recast(error: WinMLError, context: str, kind: type[WinMLError] = WinMLError)
 
     Code and texts are kept: the inner context moves into the message. The class becomes `kind`.
     """
+    if error.is_final:
+        return error
     if type(error) is not kind:
         error = kind(error.hresult, error.context, error.native_message)
     error._rename(context)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,10 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .checks import UINT64_MAX, number_value
-from .storage import Storage, allocate, byte_size
+from .interop import Array, foreign_array
+from .storage import Bytes, Storage, allocate, byte_size
 from .values import NUMPY_NAMES, TensorAccessMode, TensorDataType
 
 _FROM_NUMPY_NAME = {name: data_type for data_type, name in NUMPY_NAMES.items()}
+_FIELD_NAME = re.compile(":[^:]*:")
+_OBJECTS = "an array of Python objects is no memory for a tensor"
 
 
 def tensor_type(data_type: TensorDataType | int) -> TensorDataType:
@@ -34,14 +38,11 @@ def tensor_shape(shape: Iterable[int]) -> tuple[int, ...]:
 
 def raw_storage(data_type: TensorDataType | int, shape: Iterable[int], data: Any = None) -> Storage:
     """Make zero-filled memory, or a packed copy of `data` (any buffer, exactly as many bytes)."""
-    storage = allocate(tensor_type(data_type), tensor_shape(shape))
-    if data is not None:
-        with memoryview(data) as view:
-            if view.nbytes:
-                _check_size(view.nbytes, storage.data_type, storage.shape)
-                _check_plain(view.format)
-                storage.data[:] = np.frombuffer(data if view.c_contiguous else view.tobytes(), np.uint8)
-    return storage
+    kind, extents = tensor_type(data_type), tensor_shape(shape)
+    packed = None if data is None else _packed_bytes(data)
+    if packed is None or not packed.nbytes:
+        return allocate(kind, extents)
+    return _copied(packed, kind, extents)
 
 
 def numpy_storage(array: npt.ArrayLike) -> Storage:
@@ -50,12 +51,9 @@ def numpy_storage(array: npt.ArrayLike) -> Storage:
     A dtype that tensors do not have is ValueError.
     """
     source = np.asarray(array)
-    data_type = _FROM_NUMPY_NAME.get(source.dtype.name)
-    if data_type is None:
-        known = ", ".join(_FROM_NUMPY_NAME)
-        raise ValueError(f"a tensor cannot hold dtype {source.dtype}; the dtypes are {known}")
-    packed = np.array(source, dtype=source.dtype.newbyteorder("="), order="C", ndmin=1)
-    return Storage(packed.reshape(-1).view(np.uint8), data_type, packed.shape)
+    if source.dtype == object and not source.ndim and hasattr(array, "__dlpack__"):
+        source = foreign_array(array)  # NumPy took it for one opaque object
+    return _array_storage(source if source.ndim else source.reshape(1))
 
 
 def buffer_storage(
@@ -65,25 +63,105 @@ def buffer_storage(
     mode = _access_mode(access)
     kind, extents = tensor_type(data_type), tensor_shape(shape)
     if mode is TensorAccessMode.COPY:
-        # `raw_storage` takes an empty buffer for zeros; here the sizes must agree.
-        with memoryview(buffer) as view:
-            _check_size(view.nbytes, kind, extents)
-        return raw_storage(kind, extents, buffer)
-    if isinstance(buffer, np.ndarray):
-        _check_plain(buffer.dtype.char)
-    data = np.frombuffer(buffer, np.uint8)
+        return _copied(_packed_bytes(buffer), kind, extents)
+    data = _aliased_bytes(buffer, mode)
     _check_size(data.nbytes, kind, extents)
-    writable = mode is TensorAccessMode.READWRITE
-    if not writable:
+    return Storage(data, kind, extents, mode is TensorAccessMode.READWRITE)
+
+
+def dlpack_storage(source: Any, access: TensorAccessMode | int) -> Storage:
+    """Alias or copy what another library shares by DLPack, with its dtype and shape."""
+    mode = _access_mode(access)
+    array = foreign_array(source)
+    if mode is TensorAccessMode.COPY:
+        return _array_storage(array)
+    data = _aliased_bytes(array, mode)
+    return Storage(data, _array_type(array), array.shape, mode is TensorAccessMode.READWRITE)
+
+
+def _copied(data: Bytes, data_type: TensorDataType, shape: tuple[int, ...]) -> Storage:
+    _check_size(data.nbytes, data_type, shape)
+    storage = allocate(data_type, shape)
+    storage.data[:] = data
+    return storage
+
+
+def _array_type(array: Array) -> TensorDataType:
+    data_type = _FROM_NUMPY_NAME.get(array.dtype.name)
+    if data_type is None:
+        known = ", ".join(_FROM_NUMPY_NAME)
+        raise ValueError(
+            f"a tensor cannot be made from dtype {array.dtype}; the dtypes are {known}. "
+            "BFLOAT16 and 4-bit elements go as bytes through create_tensor or tensor_from_buffer"
+        )
+    return data_type
+
+
+def _array_storage(array: Array) -> Storage:
+    """Copy an array, in C order and in this machine's byte order."""
+    data_type = _array_type(array)
+    packed = np.array(array, dtype=array.dtype.newbyteorder("="), order="C", subok=False)
+    return Storage(packed.reshape(-1).view(np.uint8), data_type, packed.shape)
+
+
+def _packed_bytes(buffer: Any) -> Bytes:
+    """Return the bytes of a buffer in C order, with its elements in this machine's byte order.
+
+    The format of the elements tells the byte order they have; the result is a view where it can be one.
+    """
+    array = _exported_array(buffer)
+    if array is not None:
+        if array.dtype.hasobject:
+            raise ValueError(_OBJECTS)
+        if not array.dtype.isnative:
+            array = array.astype(array.dtype.newbyteorder("="))
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    with memoryview(buffer) as view:
+        if _is_foreign(view):
+            return _packed_bytes(np.array(view))
+        return np.frombuffer(buffer if view.c_contiguous else view.tobytes(), np.uint8)
+
+
+def _aliased_bytes(buffer: Any, mode: TensorAccessMode) -> Bytes:
+    """Return the very bytes of a buffer, which must be contiguous, and writable for READWRITE."""
+    array = buffer if type(buffer) is np.ndarray else _exported_array(buffer)
+    if array is None:
+        with memoryview(buffer) as view:
+            is_foreign = _is_foreign(view)
+        data = np.frombuffer(buffer, np.uint8)
+    elif array.dtype.hasobject:
+        raise ValueError(_OBJECTS)
+    elif not array.flags.c_contiguous:
+        raise ValueError("an alias needs an array in C order; copy it with access COPY")
+    else:
+        is_foreign = not array.dtype.isnative
+        data = array.reshape(-1).view(np.uint8)
+    if is_foreign:
+        raise ValueError("an alias needs elements in this machine's byte order; convert them with access COPY")
+    if mode is TensorAccessMode.READ:
         data.flags.writeable = False
     elif not data.flags.writeable:
         raise BufferError("access READWRITE needs a writable buffer")
-    return Storage(data, kind, extents, writable)
+    return data
 
 
-def _check_plain(element_format: str) -> None:
-    if "O" in element_format:
-        raise ValueError("an array of Python objects is no memory for a tensor")
+def _exported_array(buffer: Any) -> Array | None:
+    """Return an array over what NumPy or DLPack shares; None for other buffers."""
+    if isinstance(buffer, np.ndarray):
+        return np.asarray(buffer)
+    try:
+        memoryview(buffer).release()
+    except TypeError:
+        return foreign_array(buffer)
+    return None
+
+
+def _is_foreign(view: memoryview) -> bool:
+    """Whether the elements of a buffer have another byte order than this machine; objects are refused."""
+    element = _FIELD_NAME.sub("", view.format)
+    if "O" in element:
+        raise ValueError(_OBJECTS)
+    return ">" in element or "!" in element
 
 
 def _access_mode(access: TensorAccessMode | int) -> TensorAccessMode:

@@ -37,21 +37,37 @@ class Gate:
         claim = object()
         try:
             if self._holders.setdefault(_HOLDER, claim) is not claim:
-                raise WinMLError(BUSY, context, "the pipeline is in use by another call; wait until it has ended")
+                raise _busy(context)
             return work(*args, **kwargs)
         except WinMLError as error:
+            if error.is_final:
+                raise
             raise recast(error, context) from error.__cause__
         finally:
             try:
-                self._leave(claim)
+                self.leave(claim)
             except KeyboardInterrupt:
-                self._leave(claim)
+                self.leave(claim)
                 raise
 
-    def _leave(self, claim: object) -> None:
+    def enter(self, claim: object, context: str) -> None:
+        """Hold the pipeline for `claim` until `leave`, from whichever thread; if it is held, raise 0x800700AA at once.
+
+        Call it inside a `try` whose failures lead to `leave`.
+        """
+        if self._holders.setdefault(_HOLDER, claim) is not claim:
+            raise _busy(context)
+
+    def leave(self, claim: object) -> None:
+        """Give back what `claim` holds; nothing if it holds nothing."""
         if self._holders.get(_HOLDER) is claim:
             del self._holders[_HOLDER]
 
     @property
-    def is_held(self) -> bool:
-        return _HOLDER in self._holders
+    def holder(self) -> object:
+        """The claim that holds the pipeline; None when it is free."""
+        return self._holders.get(_HOLDER)
+
+
+def _busy(context: str) -> WinMLError:
+    return WinMLError(BUSY, context, "the pipeline is in use by another call; wait until it has ended")

@@ -7,20 +7,55 @@ order.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Final, Generic, NoReturn, Self, TypeVar
 
 Core = TypeVar("Core")
 
+_forks: Final = [0]
+"""How many forks lie between the first process and this one."""
 
-def _free(free: Callable[[int], object], pointer: int, needs: tuple[object, ...]) -> None:
-    free(pointer)
+
+def _count_fork() -> None:
+    _forks[0] += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
+
+def free_in_child(lock: Any) -> None:
+    """Make a lock of a module free in a forked child: the thread that held it does not exist there."""
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=lock._at_fork_reinit)
+
+
+def _in_process(forks: int, work: Callable[..., object], *arguments: object) -> None:
+    if forks == _forks[0]:
+        work(*arguments)
+
+
+def finalizer(owner: object, work: Callable[..., object], *arguments: object) -> weakref.finalize[..., object]:
+    """Call `work(*arguments)` when `owner` goes, at interpreter exit at the latest.
+
+    A forked child has copies of owner and finalizer: there it does nothing, for what is outside the memory of the
+    process, and the threads, belong to the parent.
+    """
+    return weakref.finalize(owner, _in_process, _forks[0], work, *arguments)
+
+
+def _free(forks: int, free: Callable[[int], object], pointer: int, needs: tuple[object, ...]) -> None:
+    if forks == _forks[0]:
+        free(pointer)
 
 
 class Resource:
     """Owns one native pointer and frees it once, when it is closed, collected, or at interpreter exit.
+
+    A child made by a fork inherits a copy, which frees nothing: the engine's threads are not there to help.
 
     `needs` holds whatever the native object uses later: other resources, buffers, names, callbacks. `free` must be a
     plain function, never a bound method of something that refers to the resource.
@@ -30,7 +65,7 @@ class Resource:
 
     def __init__(self, pointer: int, free: Callable[[int], object], *needs: object) -> None:
         self.pointer = pointer
-        self._finalizer = weakref.finalize(self, _free, free, pointer, needs)
+        self._finalizer = weakref.finalize(self, _free, _forks[0], free, pointer, needs)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a native object cannot be copied or pickled; copy a tensor with to_numpy()")
@@ -52,6 +87,18 @@ class Closeable(Generic[Core]):
 
     def __init__(self, core: Core) -> None:
         self._open: Core | None = core
+
+    def __copy__(self) -> Self:
+        """Another wrapper around the same object, to be closed on its own."""
+        twin = object.__new__(type(self))
+        for kind in type(self).__mro__:
+            for name in getattr(kind, "__slots__", ()):
+                if name != "__weakref__":
+                    setattr(twin, name, getattr(self, name))
+        return twin
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"a {type(self).__name__} cannot be pickled or deeply copied; make another one")
 
     @property
     def _core(self) -> Core:

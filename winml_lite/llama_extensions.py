@@ -103,7 +103,7 @@ class LlamaStageOptions(Closeable[StageCore]):
 
     def _llama_core(self, member: str) -> StageCore:
         core = self._core
-        if core.is_onnx:
+        if not core.is_llama:
             raise NotSupportedError(
                 NOT_SUPPORTED, f"LlamaStageOptions.{member}", f"{core.debug_name} is not a llama.cpp stage"
             )

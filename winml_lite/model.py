@@ -9,12 +9,12 @@ import contextlib
 import errno
 import os
 import stat
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from .checks import index_value, text_value
+from .connections import is_compatible, is_token_row
 from .errors import (
     E_ACCESSDENIED,
     E_BOUNDS,
@@ -30,8 +30,9 @@ from .errors import (
     WinMLError,
 )
 from .files.artifact import Artifact, GgufArtifact, OnnxArtifact, Port
-from .handles import Closeable
-from .native.backend import EngineKey
+from .handles import Closeable, finalizer
+from .native.backend import EngineKey, Placement, StageExecutor, StageOptions, backend
+from .storage import Storage
 from .target import RuntimeCore
 from .values import Descriptor
 
@@ -46,11 +47,35 @@ class ModelCore:
     runtime: RuntimeCore = field(repr=False)
     artifact: Artifact
     is_from_file: bool
+    kept: ClassVar[tuple[Storage, ...]] = ()
 
     @property
     def engine(self) -> EngineKey:
         """Key of the engine that runs the artifact."""
         return "llama" if isinstance(self.artifact, GgufArtifact) else "ort"
+
+    @property
+    def runner(self) -> str:
+        """Name of the engine, as a stage shows it."""
+        return "llama.cpp" if self.engine == "llama" else "ONNX Runtime"
+
+    def ports(self, side: str) -> tuple[Descriptor, ...] | None:
+        """Return the declared `"inputs"` or `"outputs"`; None for a `.gguf` model, which declares none."""
+        return _declared(self.artifact, side)
+
+    def accepts(self, index: int, given: Descriptor, wanted: Descriptor) -> bool:
+        """Return whether an output `given` may feed input `index`, which is `wanted` once it is built."""
+        return is_token_row(given) if self.engine == "llama" and index == 0 else is_compatible(given, wanted)
+
+    def make_executor(self, placement: Placement, options: StageOptions) -> StageExecutor:
+        """Make the session or the context of one stage."""
+        return backend(self.engine).build_stage(self.artifact, placement, options)
+
+
+def _declared(artifact: Artifact, side: str) -> tuple[Descriptor, ...] | None:
+    if not isinstance(artifact, OnnxArtifact):
+        return None
+    return tuple(port.descriptor for port in (artifact.inputs if side == "inputs" else artifact.outputs))
 
 
 class ModelSchema(Closeable[Any]):
@@ -85,12 +110,12 @@ class ModelSchema(Closeable[Any]):
         return [self.output_desc(index) for index in range(self.output_count)]
 
     def _ports(self, member: str, side: str) -> tuple[Descriptor, ...]:
-        artifact: Artifact = self._core
-        if not isinstance(artifact, OnnxArtifact):
+        ports = _declared(self._core, side)
+        if ports is None:
             raise WinMLError(
                 NOT_FOUND, f"IWinMLModelSchema.{member}", "a .gguf model gets its schema by build: use Stage.schema()"
             )
-        return tuple(port.descriptor for port in (artifact.inputs if side == "inputs" else artifact.outputs))
+        return ports
 
     def _descriptor(self, member: str, side: str, index: int) -> Descriptor:
         ports = self._ports(member, side)
@@ -159,7 +184,7 @@ class Model(Closeable[ModelCore]):
         if core is None:
             return "<Model (closed)>"
         origin = core.artifact.path if core.is_from_file else "a buffer"
-        return f"<Model for {engine_name(core.artifact)} from {origin}>"
+        return f"<Model for {core.runner} from {origin}>"
 
     def schema(self) -> ModelSchema:
         """Return the declared inputs and outputs."""
@@ -173,11 +198,6 @@ class Model(Closeable[ModelCore]):
         return OrtModelSchema(artifact)
 
 
-def engine_name(artifact: Artifact) -> str:
-    """Return the name of the engine that runs a model."""
-    return "ONNX Runtime" if isinstance(artifact, OnnxArtifact) else "llama.cpp"
-
-
 def probe_file(path: str) -> os.stat_result:
     """Look at a file before anything else is checked; a failure becomes the code of its cause."""
     try:
@@ -185,10 +205,11 @@ def probe_file(path: str) -> os.stat_result:
             raise WinMLError(PATH_NOT_FOUND, _FROM_FILE, "the path is empty")
         return os.stat(path)
     except OSError as error:
-        raise _file_error(path, error) from None
+        raise file_error(path, error) from None
 
 
-def _file_error(path: str, error: OSError) -> WinMLError:
+def file_error(path: str, error: OSError) -> WinMLError:
+    """Turn a failure to read a file into the code of its cause."""
     if isinstance(error, WinMLError):
         return error
     code = {
@@ -212,7 +233,7 @@ def load_file(runtime: RuntimeCore, path: str, status: os.stat_result, resources
     try:
         artifact = _read_file(absolute, extension, resources)
     except OSError as error:
-        raise _file_error(path, error) from error.__cause__
+        raise file_error(path, error) from error.__cause__
     return Model(ModelCore(runtime, artifact, is_from_file=True))
 
 
@@ -261,7 +282,7 @@ class _SpooledFile:
         import tempfile  # only models from buffers need it
 
         descriptor, self.path = tempfile.mkstemp(suffix=".gguf", prefix="winml-lite-")
-        weakref.finalize(self, _remove, self.path)
+        finalizer(self, _remove, self.path)
         with open(descriptor, "wb") as file:
             file.write(content)
 

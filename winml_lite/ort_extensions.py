@@ -19,7 +19,7 @@ _MAXIMUM_KEY_LENGTH = 1024
 
 
 def _ports(core: StageCore, side: str, context: str) -> tuple[Port, ...]:
-    artifact = core.model.artifact
+    artifact = core.source.artifact
     if not isinstance(artifact, OnnxArtifact):
         raise NotSupportedError(NOT_SUPPORTED, context, f"{core.debug_name} is not an ONNX Runtime stage")
     return artifact.inputs if side == "inputs" else artifact.outputs
@@ -45,7 +45,7 @@ class OrtNamedBindings(Closeable[StageCore]):
     def output(self, name: str) -> Tensor:
         """Return a published output, as `Stage.output` does."""
         core = self._core
-        return Tensor(core.output(self._find("outputs", name, "GetOutput")), core.model.runtime)
+        return Tensor(core.output(self._find("outputs", name, "GetOutput")), core.runtime)
 
     def _find(self, side: str, name: str, member: str) -> int:
         context = f"IWinMLOrtNamedBindings.{member}"

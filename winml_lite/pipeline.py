@@ -1,20 +1,22 @@
 """Pipelines (runtime §12): run, reset, the busy rule, and values that go from one stage or iteration to the next.
 
 A run is all or nothing: every stage runs, then every stage commits; when one fails, those that ran discard and nothing
-has moved.
+has moved. Not here: work in the background (`execution.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .errors import CANCELLED, E_INVALIDARG, WinMLError
+from .errors import CANCELLED, WinMLError, recast
+from .execution import PipelineExecution, PipelineIterationExecution
 from .gate import Gate
+from .graph import Edge, Graph
 from .handles import Closeable
 from .native.backend import StageExecutor
 from .stage_core import StageCore
+from .staging import fetch_bound, publish_bound
 from .storage import Storage
 
 if TYPE_CHECKING:
@@ -24,18 +26,8 @@ _RUN = "IWinMLPipeline.Run"
 _RESET = "IWinMLPipeline.ResetExecutionState"
 
 
-@dataclass(frozen=True, slots=True)
-class Edge:
-    """An output of one stage that feeds an input of another (or, in the next iteration, of any stage)."""
-
-    source: StageCore
-    output: int
-    target: StageCore
-    input: int
-
-
 class PipelineCore:
-    """The stages in the order they run, the edges between them, and the values kept for the next iteration.
+    """A graph of stages and the right to run it.
 
     A pipeline of one stage without edges, which is what a token loop runs, goes the short way: `single` is its
     executor.
@@ -43,15 +35,13 @@ class PipelineCore:
 
     __slots__ = (
         "__weakref__",
-        "_cancel_requested",
-        "_edges",
-        "_feedback",
-        "_required",
-        "_retained",
+        "_cancelled",
         "executors",
         "gate",
+        "graph",
         "single",
         "stages",
+        "submission_count",
     )
 
     def __init__(
@@ -60,90 +50,80 @@ class PipelineCore:
         self.stages = tuple(stages)
         self.executors: tuple[StageExecutor, ...] = tuple(stage.built(_RUN) for stage in stages)
         self.gate = gate
-        self._cancel_requested = False
-        self._edges = tuple(edges)
-        self._feedback = tuple(feedback)
-        self._retained: dict[Edge, Storage] = {}
-        self._required = tuple(stage.required_inputs() for stage in stages)
+        self.submission_count = 0
+        self._cancelled: object = None
+        """The claim on the gate whose work shall stop; one that does not hold the gate any more means nothing."""
+        self.graph = Graph(stages, edges, feedback)
         self.single = self.executors[0] if len(self.executors) == 1 and not feedback else None
 
     def execute(self) -> None:
         """Run every stage once and commit; on any failure discard everything that ran."""
         gate = self.gate
         gate.has_outputs = False
-        if Storage.open_locks:
-            for stage in self.stages:
-                stage.check_locks(_RUN)
+        if Storage.open_locks or Storage.staged_count:
+            self._look_at_storages()
         executor = self.single
         if executor is None:
-            self._run_graph()
+            self.graph.run(self.check_cancelled)
         else:
             try:
+                if self._cancelled is not None:
+                    self.check_cancelled()
                 executor.run()
                 executor.commit()
             except BaseException:
                 executor.discard()
                 raise
+        if Storage.staged_count:
+            publish_bound(self.stages)
         gate.run_count += 1
         gate.has_outputs = True
 
-    def _run_graph(self) -> None:
-        self._check_bindings()
-        started: list[StageExecutor] = []
-        try:
-            for edge in self._feedback:
-                value = self._retained.get(edge) or edge.target.inputs[edge.input]
-                edge.target.built(_RUN).bind_input(edge.input, value)
-            for stage, executor in zip(self.stages, self.executors, strict=True):
-                for edge in self._edges:
-                    if edge.target is stage:
-                        executor.bind_input(edge.input, edge.source.built(_RUN).output(edge.output))
-                if self._cancel_requested:
-                    raise WinMLError(CANCELLED, _RUN, f"cancelled before {stage.debug_name}")
-                started.append(executor)
-                executor.run()
-            retained = {edge: _kept(edge) for edge in self._feedback}
-            for executor in self.executors:
-                executor.commit()
-            self._retained = retained
-        except BaseException:
-            for executor in started:
-                executor.discard()
-            raise
-        finally:
-            self._cancel_requested = False
+    def iterate(self, count: int) -> None:
+        """Run `count` iterations, up to the first that fails; outputs are there after the last one."""
+        gate = self.gate
+        gate.has_outputs = False
+        for number in range(1, count + 1):
+            try:
+                if Storage.open_locks or Storage.staged_count:
+                    self._look_at_storages()
+                self.graph.run(self.check_cancelled)
+                if Storage.staged_count:
+                    publish_bound(self.stages)
+            except WinMLError as error:
+                if error.is_final:
+                    raise
+                raise recast(error, f"iteration {number} of {count}") from error.__cause__
+            gate.run_count += 1
+        gate.has_outputs = True
 
-    def _check_bindings(self) -> None:
-        """Look for missing inputs before the first stage executes; the executors would look one by one."""
-        for stage, required in zip(self.stages, self._required, strict=True):
-            missing = required - stage.inputs.keys()
-            if missing:
-                raise WinMLError(E_INVALIDARG, _RUN, f"{stage.debug_name}: input {min(missing)} is not bound")
+    def _look_at_storages(self) -> None:
+        """Refuse a run on locked tensors, and bring copies of staged memory up to date."""
+        for stage in self.stages:
+            stage.check_locks(_RUN)
+        fetch_bound(self.stages)
 
-    def cancel(self) -> None:
-        """Ask the active run, if there is one, to stop."""
-        if self.gate.is_held:
-            self._cancel_requested = True
-            for executor in self.executors:
-                executor.abort()
+    def check_cancelled(self) -> None:
+        """Raise 0x800704C7 when the call that holds the gate was cancelled."""
+        if self._cancelled is not None and self._cancelled is self.gate.holder:
+            raise WinMLError(CANCELLED, _RUN, "the run was cancelled")
+
+    def cancel(self, claim: object = None) -> None:
+        """Ask the call that holds the gate, if there is one, to stop; with `claim` only that one."""
+        holder = self.gate.holder
+        if holder is None or claim not in (None, holder):
+            return
+        self._cancelled = holder
+        for executor in self.executors:
+            executor.abort()
 
     def reset(self) -> None:
         """Go back to iteration 0 and position 0; bindings, publications and produced outputs stay."""
-        self._retained = {}
-        for executor in self.executors:
+        self.graph.forget_values()
+        for stage, executor in zip(self.stages, self.executors, strict=True):
+            stage.drop_segment()
             if executor.sequence is not None:
                 executor.sequence.reset()
-
-
-def _kept(edge: Edge) -> Storage:
-    """Return the value of a feedback edge for the next iteration.
-
-    What is published is copied: the caller, or a failing run, may write to it before the value is used.
-    """
-    value = edge.source.built(_RUN).output(edge.output)
-    if edge.output in edge.source.outputs:
-        return Storage(value.data.copy(), value.data_type, value.shape)
-    return value
 
 
 class Pipeline(Closeable[PipelineCore]):
@@ -167,6 +147,14 @@ class Pipeline(Closeable[PipelineCore]):
             raise RuntimeError("Pipeline is closed")
         core.gate.hold(_RUN, core.execute)
 
+    def execution(self) -> PipelineExecution:
+        """Return the view that runs single iterations in the background."""
+        return PipelineExecution(self._core)
+
+    def iteration_execution(self) -> PipelineIterationExecution:
+        """Return the view that runs a number of iterations in the background."""
+        return PipelineIterationExecution(self._core)
+
     def reset(self) -> None:
         """Drop the state of all stages and the values kept for the next iteration; keep bindings and publications."""
         core = self._core
@@ -178,8 +166,9 @@ class Pipeline(Closeable[PipelineCore]):
         return any(core is wanted for core in self._core.stages)
 
     def cancel_run(self) -> None:
-        """Ask a run on another thread to stop early: it fails with 0x800704C7 and moves no state.
+        """Ask a run on another thread, or submitted work, to stop early: it fails with 0x800704C7 and moves no state.
 
-        Returns at once, and does nothing when no run is active. A run that has ended its work already succeeds.
+        Returns at once, and does nothing when no run is active. A run that has ended its work already succeeds. Of
+        several iterations those that are done stay done.
         """
         self._core.cancel()

@@ -5,7 +5,8 @@ Buffers are exported, never copied: they stay pinned for as long as the model or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,14 +19,21 @@ def export_resources(resources: Any) -> Mapping[str, memoryview]:
     if not isinstance(resources, Mapping) and not (hasattr(resources, "keys") and hasattr(resources, "__getitem__")):
         raise TypeError(f"resources must be a mapping from name to buffer, not {type(resources).__name__}")
     views: dict[str, memoryview] = {}
-    try:
+    with released_on_failure(views):
         for name, buffer in dict(resources).items():
             views[_name(name)] = _bytes_view(name, buffer)
+    return views
+
+
+@contextmanager
+def released_on_failure(views: Mapping[str, memoryview]) -> Iterator[None]:
+    """Give the buffers free when the block fails; the error itself must not pin them."""
+    try:
+        yield
     except BaseException:
         for view in views.values():
             view.release()
         raise
-    return views
 
 
 def _name(name: Any) -> str:

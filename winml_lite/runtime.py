@@ -10,14 +10,27 @@ import numpy.typing as npt
 
 from .builder import BuilderCore, PipelineBuilder
 from .checks import path_value, text_value
+from .devices import DeviceInfo, enumerate_devices
+from .direct3d import refuse_d3d12_buffer
 from .errors import E_INVALIDARG, WinMLError
-from .factories import buffer_storage, numpy_storage, raw_storage
-from .handles import Closeable
+from .factories import buffer_storage, dlpack_storage, numpy_storage, raw_storage
 from .model import Model, load_buffer, load_file, probe_file
 from .pipeline import Pipeline
-from .resources import export_resources
+from .processor_factories import ProcessorFactories
+from .resources import export_resources, released_on_failure
 from .stage import Stage
-from .target import ExecutionTarget, RuntimeCore, TargetCore, create_target, target_core, tensor_target
+from .target import (
+    ExecutionTarget,
+    RuntimeCore,
+    TargetCore,
+    check_address,
+    create_pinned_target,
+    create_target,
+    create_target_of,
+    target_core,
+    tensor_target,
+    windows_only,
+)
 from .tensor import Tensor, bindable
 from .token_tensors import token_storage
 from .values import (
@@ -29,7 +42,7 @@ from .values import (
 )
 
 
-class Runtime(Closeable[RuntimeCore]):
+class Runtime(ProcessorFactories):
     """The factory everything starts with. Objects of two Runtimes do not mix; what it made outlives it.
 
     Constructing one loads no engine: that happens with the first `build`.
@@ -57,7 +70,8 @@ class Runtime(Closeable[RuntimeCore]):
         name = path_value(path)
         status = probe_file(name)
         views = export_resources(resources)
-        return load_file(self._core, name, status, views)
+        with released_on_failure(views):
+            return load_file(self._core, name, status, views)
 
     def load_model_from_buffer(self, data: Any, *, resources: Mapping[str, Any] | None = None) -> Model:
         """Load a model from bytes, which are copied; the format is recognised by content.
@@ -70,7 +84,8 @@ class Runtime(Closeable[RuntimeCore]):
         except TypeError:
             raise ValueError(f"data must be bytes or another buffer, not {type(data).__name__}") from None
         views = export_resources(resources) if size else {}
-        return load_buffer(self._core, data, views)
+        with released_on_failure(views):
+            return load_buffer(self._core, data, views)
 
     def owns(self, item: Pipeline | Stage | ExecutionTarget) -> bool:
         """Return whether a pipeline, stage or target comes from this Runtime; objects of two Runtimes do not mix."""
@@ -78,7 +93,7 @@ class Runtime(Closeable[RuntimeCore]):
         core = item.underlying_object
         if isinstance(item, Pipeline):
             core = core.stages[0]
-        return (core.runtime if isinstance(item, ExecutionTarget) else core.model.runtime) is runtime
+        return core.runtime is runtime
 
     def create_cpu_target(self) -> ExecutionTarget:
         """Return a new target that means this machine's CPU."""
@@ -93,12 +108,37 @@ class Runtime(Closeable[RuntimeCore]):
         core = self._core
         return create_target(core, ExecutionTargetKind(kind), ExecutionTargetPreference(preference))
 
+    def enumerate_devices(self) -> list[DeviceInfo]:
+        """List the CPU, GPUs and NPUs of this machine, and which engines can use them. Loads the engines."""
+        self._core  # noqa: B018  (raises on a closed Runtime)
+        return enumerate_devices()
+
+    def create_target_from_adapter(self, adapter: DeviceInfo | int) -> ExecutionTarget:
+        """Return a target that is exactly one device of `enumerate_devices()`.
+
+        A stage on it runs there or does not build. The address of a DXCore adapter is 0x80070032.
+        """
+        if isinstance(adapter, DeviceInfo):
+            return create_target_of(self._core, adapter)
+        counterpart = "pass an entry of Runtime.enumerate_devices()"
+        check_address(adapter, "adapter", counterpart)
+        self._core  # noqa: B018  (raises on a closed Runtime)
+        raise windows_only("a DXCore adapter", "IWinMLRuntime.CreateTargetFromAdapter", counterpart)
+
+    def create_target_from_d3d12(self, device: int, command_queue: int | None = None) -> ExecutionTarget:
+        """Refuse the address of a D3D12 device (0x80070032); use `create_target(GPU, PERFORMANCE)` instead."""
+        counterpart = "use create_target(ExecutionTargetKind.GPU, ExecutionTargetPreference.PERFORMANCE)"
+        check_address(device, "device", counterpart)
+        self._core  # noqa: B018  (raises on a closed Runtime)
+        raise windows_only("a D3D12 device", "IWinMLRuntime.CreateTargetFromD3D12", counterpart)
+
     def create_ort_execution_target(
         self, provider_name: str, kind: ExecutionTargetKind | int, hardware_target: ExecutionTarget | None = None
     ) -> ExecutionTarget:
         """Return a target pinned to one execution provider of ONNX Runtime.
 
-        An unknown provider fails at `build` (0x80070490).
+        It uses the device of `hardware_target`, else one of the provider's own devices of that class. An unknown
+        provider, or one that cannot use the device, fails at `build` (0x80070490).
         """
         core = self._core
         context = "IWinMLRuntime.CreateOrtExecutionTarget"
@@ -111,7 +151,7 @@ class Runtime(Closeable[RuntimeCore]):
             raise WinMLError(E_INVALIDARG, context, str(error)) from None
         if hardware is not None and hardware.kind is not wanted:
             raise WinMLError(E_INVALIDARG, context, f"hardware_target is a {hardware.kind.name}, not a {wanted.name}")
-        return ExecutionTarget(TargetCore(core, wanted, provider_name))
+        return create_pinned_target(core, provider_name, wanted, hardware)
 
     def create_pipeline_builder(self) -> PipelineBuilder:
         """Return an empty builder."""
@@ -150,12 +190,47 @@ class Runtime(Closeable[RuntimeCore]):
     ) -> Tensor:
         """Make a tensor of a buffer of exactly as many bytes: a copy (COPY), or an alias (READ, READWRITE).
 
-        An alias needs contiguous memory, and writable memory for READWRITE. Both sides see the changes of the other,
-        and the buffer cannot be resized while the tensor, or a stage it is bound to, holds it.
+        An alias needs contiguous memory in this machine's byte order, and writable memory for READWRITE. Both sides see
+        the changes of the other, and the buffer cannot be resized while the tensor, or a stage it is bound to, holds
+        it. An object with `__dlpack__` is a buffer as well.
         """
         core = self._core
         keeper = tensor_target(target, core)
         return Tensor(buffer_storage(buffer, data_type, shape, access), core, keeper)
+
+    def tensor_from_dlpack(
+        self,
+        source: Any,
+        *,
+        access: TensorAccessMode | int = TensorAccessMode.READ,
+        target: ExecutionTarget | None = None,
+    ) -> Tensor:
+        """Share the memory of an array of another library (PyTorch, JAX, CuPy's pinned memory, ...) by DLPack.
+
+        dtype and shape are those of `source`. READ and READWRITE alias its memory, which must be contiguous and on the
+        CPU; COPY takes any strides. Errors: TypeError without `__dlpack__`, BufferError for memory that cannot be
+        shared, ValueError for other dtypes and strides.
+        """
+        core = self._core
+        keeper = tensor_target(target, core)
+        return Tensor(dlpack_storage(source, access), core, keeper)
+
+    def tensor_from_d3d12_buffer(
+        self,
+        resource: Any,
+        data_type: TensorDataType | int,
+        shape: Iterable[int],
+        *,
+        offset_in_bytes: int = 0,
+        size_in_bytes: int | None = None,
+        target: ExecutionTarget | None,
+    ) -> Tensor:
+        """Check the arguments, then raise NotSupportedError 0x80070032: tensors lie in CPU memory.
+
+        `tensor_from_buffer` and `tensor_from_dlpack` share memory on every system.
+        """
+        self._core  # noqa: B018  (raises on a closed Runtime)
+        refuse_d3d12_buffer(resource, data_type, shape, offset_in_bytes, size_in_bytes, target)
 
     def tensor_from_tokens(
         self,

@@ -97,8 +97,14 @@ class SequenceMembers(Closeable[StageCore]):
 
     def rewind(self, position: int) -> None:
         """Forget everything after `position`; bindings and outputs stay. Beyond the present position is 0x80070057."""
+        core = self._core
         value = index_value(position, "position", UINT64_MAX)
-        _change(self._core, "IWinMLStage.RewindTo", lambda sequence: sequence.rewind(value))
+
+        def rewind(sequence: Sequence) -> None:
+            sequence.rewind(value)
+            core.pending_step = None
+
+        _change(core, "IWinMLStage.RewindTo", rewind)
 
     def set_sequence_capacity(self, capacity: int) -> None:
         """Change the room for positions. After the first run this drops the state (position 0)."""
@@ -131,7 +137,8 @@ def check_state_options(core: StageCore) -> None:
     options = core.options
     if not core.is_onnx:
         if options.state_pairs or options.caller_owns_state:
-            raise WinMLError(NOT_SUPPORTED, context, f"{core.debug_name}: llama.cpp keeps the state; declare no pairs")
+            why = "llama.cpp keeps the state" if core.is_llama else "a processor has no state pairs"
+            raise WinMLError(NOT_SUPPORTED, context, f"{core.debug_name}: {why}; declare no pairs")
         return
     for source, output in options.state_pairs:
         core.check_index("inputs", source, context)

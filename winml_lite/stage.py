@@ -1,6 +1,6 @@
 """Stages and their schemas (runtime §7 and 8): bindings, outputs, and the views of what an engine adds.
 
-The stateful members are in `sequence.py`, the work is in `stage_core.py`.
+The stateful members are in `sequence.py`, `speculation.py` and `segments.py`, the work is in `stage_core.py`.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from .checks import index_value
 from .dimensions import SymbolicDimensionOverrides
 from .errors import E_INVALIDARG, E_NOINTERFACE, E_NOT_VALID_STATE, NotSupportedError, WinMLError
 from .llama_extensions import LlamaStageOptions
-from .model import ModelSchema, engine_name
+from .model import ModelSchema
 from .ort_extensions import OrtNamedBindings, OrtStageDiagnostics, OrtStageOptions
+from .segments import SegmentMembers
 from .sequence import SequenceMembers
+from .speculation import SpeculationMembers
 from .stage_core import StageCore
 from .target import ExecutionTarget, TargetCore
 from .tensor import Tensor, bindable
 from .values import Descriptor
 
 
-class Stage(SequenceMembers):
+class Stage(SequenceMembers, SpeculationMembers, SegmentMembers):
     """One model in a pipeline: its inputs, outputs and options, all by position.
 
     Bindings hold the memory, not the Tensor object, and survive runs and resets. Changing one while the pipeline runs
@@ -34,7 +36,7 @@ class Stage(SequenceMembers):
         if core is None:
             return "<Stage (closed)>"
         built = "built" if core.executor is not None else "not built"
-        return f"<Stage {core.debug_name!r} on {engine_name(core.model.artifact)}, {built}>"
+        return f"<Stage {core.debug_name!r} on {core.source.runner}, {built}>"
 
     @property
     def debug_name(self) -> str:
@@ -76,7 +78,7 @@ class Stage(SequenceMembers):
     def output(self, index: int) -> Tensor:
         """Return a published output: 0x80070490 if it is not published, 0x8007139F if no run has produced it yet."""
         core = self._core
-        return Tensor(core.output(index_value(index, "index")), core.model.runtime)
+        return Tensor(core.output(index_value(index, "index")), core.runtime)
 
     def schema(self) -> StageSchema:
         """Return the inputs and outputs as the engine made them."""
@@ -90,7 +92,7 @@ class Stage(SequenceMembers):
         given = core.target
         if given is not None and given.kind is kind:
             return ExecutionTarget(given)
-        return ExecutionTarget(TargetCore(core.model.runtime, kind))
+        return ExecutionTarget(TargetCore(core.runtime, kind))
 
     @property
     def supports_symbolic_dimensions(self) -> bool:

@@ -7,15 +7,16 @@ change goes to the executor at once, under the pipeline's gate. Not here: the pu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from .errors import E_INVALIDARG, E_NOT_VALID_STATE, LOCKED, NOT_FOUND, WinMLError
-from .files.artifact import OnnxArtifact
+from .files.artifact import GgufArtifact, OnnxArtifact
 from .gate import Gate
-from .model import ModelCore
-from .native.backend import LlamaOptions, OrtOptions, StageExecutor, StageOptions
+from .native.backend import StageExecutor, StageOptions
+from .stage_options import RecordedOptions
+from .stage_source import StageSource
 from .storage import Storage, check_descriptor
-from .target import TargetCore
+from .target import RuntimeCore, TargetCore
 from .values import Descriptor
 
 
@@ -28,17 +29,15 @@ class Publication:
     """Successful runs of the pipeline before the publication; a later one has produced the output."""
 
 
-@dataclass(slots=True)
-class RecordedOptions:
-    """Options that a caller may set until `build`."""
+@dataclass(frozen=True, slots=True)
+class PendingStep:
+    """A step over several positions of which a part may still be taken back."""
 
-    capacity_hint: int = 0
-    caller_owns_state: bool = False
-    state_pairs: list[tuple[int, int]] = field(default_factory=list)
-    dimensions: dict[str, int] = field(default_factory=dict)
-    ort: OrtOptions | None = None
-    context_group: str | None = None
-    llama: LlamaOptions | None = None
+    base: int
+    """The position before it."""
+    width: int
+    run_count: int
+    """Runs of the pipeline before it; a later run makes the step final."""
 
 
 class StageCore:
@@ -50,17 +49,21 @@ class StageCore:
         "executor",
         "fed_inputs",
         "gate",
+        "has_encoder",
         "inputs",
         "internal_outputs",
-        "model",
+        "missing",
         "options",
         "outputs",
+        "pending_step",
         "seed_inputs",
+        "settled",
+        "source",
         "target",
     )
 
-    def __init__(self, model: ModelCore, target: TargetCore | None, debug_name: str) -> None:
-        self.model = model
+    def __init__(self, source: StageSource, target: TargetCore | None, debug_name: str) -> None:
+        self.source = source
         self.target = target
         self.debug_name = debug_name
         self.options = RecordedOptions()
@@ -72,28 +75,39 @@ class StageCore:
         """Inputs that get the value of the iteration before; what is bound there is used in the first one."""
         self.internal_outputs: set[int] = set()
         """Outputs that the graph needs, published or not."""
+        self.settled: dict[int, Storage] = {}
+        """Where outputs go that nobody but the graph reads, once `settle_output` was called for them."""
+        self.missing: set[int] = set()
+        """Inputs of a built stage that the caller has yet to bind."""
         self.executor: StageExecutor | None = None
         self.gate = Gate()
+        self.pending_step: PendingStep | None = None
+        self.has_encoder = False
+        """Whether an encoder was made for this stage."""
 
     @property
     def is_onnx(self) -> bool:
-        return isinstance(self.model.artifact, OnnxArtifact)
+        return isinstance(self.source.artifact, OnnxArtifact)
+
+    @property
+    def is_llama(self) -> bool:
+        return isinstance(self.source.artifact, GgufArtifact)
+
+    @property
+    def runtime(self) -> RuntimeCore:
+        return self.source.runtime
 
     def port_count(self, side: str) -> int | None:
         """Number of inputs or outputs; None while it is unknown (llama.cpp before `build`)."""
         executor = self.executor
         if executor is not None:
             return len(executor.inputs if side == "inputs" else executor.outputs)
-        artifact = self.model.artifact
-        if isinstance(artifact, OnnxArtifact):
-            return len(artifact.inputs if side == "inputs" else artifact.outputs)
-        return None
+        ports = self.source.ports(side)
+        return None if ports is None else len(ports)
 
     def declared(self, side: str, index: int) -> Descriptor:
-        """Return a port as an ONNX model declares it."""
-        artifact = self.model.artifact
-        assert isinstance(artifact, OnnxArtifact)
-        return (artifact.inputs if side == "inputs" else artifact.outputs)[index].descriptor
+        """Return a port as an ONNX model or a processor declares it."""
+        return (self.source.ports(side) or ())[index]
 
     def check_index(self, side: str, index: int, context: str) -> None:
         """Raise 0x80070057 for an index that is known to be out of range."""
@@ -134,7 +148,7 @@ class StageCore:
             self._check_unfed(index, context)
         if index not in self.seed_inputs:
             executor.bind_input(index, storage)
-        elif storage is not None:
+        elif storage is not None and not self.source.accepts(index, storage.descriptor, executor.inputs[index]):
             # The pipeline binds this input itself, with the seed in the first iteration.
             check_descriptor(storage, executor.inputs[index], context)
         self._record_input(index, storage)
@@ -146,8 +160,12 @@ class StageCore:
     def _record_input(self, index: int, storage: Storage | None) -> None:
         if storage is None:
             self.inputs.pop(index, None)
-        else:
-            self.inputs[index] = storage
+            if self.executor is not None:
+                self.missing = self._find_missing()
+            return
+        self.inputs[index] = storage
+        if self.missing:
+            self.missing.discard(index)
 
     def bind_output(self, index: int, storage: Storage) -> None:
         """Publish an output into the caller's storage."""
@@ -189,8 +207,13 @@ class StageCore:
             self.outputs[index] = publication
 
     def _place_output(self, executor: StageExecutor, index: int, publication: Publication | None) -> None:
-        storage = None if publication is None else publication.storage
+        storage = self.settled.get(index) if publication is None else publication.storage
         executor.bind_output(index, storage, publication is not None or index in self.internal_outputs)
+
+    def settle_output(self, index: int, storage: Storage) -> None:
+        """Let an output that only connections read always go to `storage`, except while it is published."""
+        self.settled[index] = storage
+        self._place_output(self.built("IWinMLPipeline.Run"), index, None)
 
     def place_outputs(self, executor: StageExecutor) -> None:
         """Tell the executor where each output goes."""
@@ -222,46 +245,55 @@ class StageCore:
                 f"output {index} of {self.debug_name} is not published: request_output({index}) first",
             )
         if publication.storage is not None:
+            self._check_decoded(context)
             return publication.storage
         gate = self.gate
         executor = self.executor
         if executor is None or not gate.has_outputs or gate.run_count <= publication.since:
             raise WinMLError(E_NOT_VALID_STATE, context, f"no successful run has produced output {index} yet")
-        return executor.output(index)
+        return gate.hold(context, executor.output, index)
+
+    def _check_decoded(self, context: str) -> None:
+        segments = None if self.executor is None else self.executor.segments
+        if segments is not None and segments.is_last:
+            raise WinMLError(E_NOT_VALID_STATE, context, "embedding rows give no output; run tokens after them")
+
+    def drop_segment(self) -> None:
+        """Withdraw the selection of embedding rows for the next run."""
+        segments = None if self.executor is None else self.executor.segments
+        if segments is not None:
+            segments.clear()
+            self.missing = self._find_missing()
 
     # Build and run
 
     def engine_options(self) -> StageOptions:
         """Return what was set, in the form the engines take."""
-        options = self.options
-        return StageOptions(
-            state_pairs=tuple(options.state_pairs),
-            caller_owns_state=options.caller_owns_state,
-            capacity_hint=options.capacity_hint,
-            dimension_overrides=tuple(options.dimensions.items()),
-            ort=options.ort,
-            llama=options.llama,
-            debug_name=self.debug_name,
-        )
+        return self.options.for_engine(self.debug_name)
 
     def adopt(self, executor: StageExecutor, gate: Gate) -> None:
         """Go over from recording to the executor. The executor has been given the bindings already."""
         self.executor = executor
         self.gate = gate
+        self.missing = self._find_missing()
 
-    def required_inputs(self) -> frozenset[int]:
-        """Return the inputs that the caller must bind: not fed by another stage, not state that the executor keeps."""
+    def _find_missing(self) -> set[int]:
+        """Inputs that are neither bound, nor fed by another stage, nor state that the executor keeps."""
         options = self.options
         kept = set() if options.caller_owns_state else {pair[0] for pair in options.state_pairs}
-        return frozenset(range(self.port_count("inputs") or 0)) - self.fed_inputs - kept
+        return set(range(self.port_count("inputs") or 0)) - self.inputs.keys() - self.fed_inputs - kept
 
     def check_locks(self, context: str) -> None:
         """Raise 0x800700D4 when a bound input is locked for writing, or a bound output at all."""
         in_place = self.in_place_outputs().values()
+        segments = None if self.executor is None else self.executor.segments
+        rows = None if segments is None else segments.selected
         blocked = (
-            any(storage.is_locked_for_writing for storage in self.inputs.values())
+            (rows is not None and rows.is_locked_for_writing)
+            or any(storage.is_locked_for_writing for storage in self.inputs.values())
             or any(p.storage is not None and p.storage.is_locked for p in self.outputs.values())
             or any(storage.is_locked for storage in in_place)
+            or any(storage.is_locked for storage in self.source.kept)
         )
         if blocked:
             raise WinMLError(LOCKED, context, f"a tensor bound to {self.debug_name} is locked; close its lock first")

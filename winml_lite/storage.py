@@ -11,23 +11,35 @@ import math
 import threading
 import weakref
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NoReturn, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import ARITHMETIC_OVERFLOW, E_ACCESSDENIED, E_INVALIDARG, E_OUTOFMEMORY, LOCKED, WinMLError
+from .handles import free_in_child
 from .values import BITS, FREE_DIMENSION, NUMPY_NAMES, Descriptor, TensorDataType, TensorLockMode
 
 Bytes = npt.NDArray[np.uint8]
 
 # Guards the counts below. Re-entrant, since garbage collection may release a lock in the middle of taking one.
 _counting = threading.RLock()
+free_in_child(_counting)
 
 
 def byte_size(data_type: TensorDataType, shape: tuple[int, ...]) -> int:
     """Bytes that `shape` elements of `data_type` take; 4-bit elements are packed over the whole tensor."""
     return (math.prod(shape) * BITS[data_type] + 7) // 8
+
+
+class Work(Protocol):
+    """Work that writes a storage."""
+
+    def wait(self, seconds: float | None) -> bool:
+        """Return whether it has ended within that time; None waits for ever."""
+
+    def check(self, context: str) -> None:
+        """Raise its failure if it has failed."""
 
 
 class Storage:
@@ -36,16 +48,19 @@ class Storage:
     `native` is a slot for the engine that runs on this memory (ONNX Runtime keeps its value object there).
     """
 
-    __slots__ = ("__weakref__", "_readers", "_writer", "data", "data_type", "native", "shape", "writable")
+    __slots__ = ("__weakref__", "_readers", "_writer", "data", "data_type", "native", "ready", "shape", "writable")
 
     is_direct: ClassVar[bool] = True
-    """Whether `data` is the memory itself.
+    """Whether `data` is the memory itself; in a `StagedStorage` it is a copy."""
 
-    A subclass for other memory makes it a host copy, see `fetch` and `publish`.
-    """
+    is_fleeting: ClassVar[bool] = False
+    """Whether an engine may overwrite `data` with its next run; `settle` ends that."""
 
     open_locks: ClassVar[int] = 0
     """Locks open on any storage; a run looks at single storages only when this is not 0."""
+
+    staged_count: ClassVar[int] = 0
+    """Storages that are not direct; a run looks for them only when this is not 0."""
 
     def __init__(self, data: Bytes, data_type: TensorDataType, shape: tuple[int, ...], writable: bool = True) -> None:
         self.data = data
@@ -53,6 +68,8 @@ class Storage:
         self.shape = shape
         self.writable = writable
         self.native: Any = None
+        self.ready: Work | None = None
+        """Work that is to end before memory is read that is not direct."""
         self._readers = 0
         self._writer = False
 
@@ -73,6 +90,19 @@ class Storage:
 
     def publish(self) -> None:
         """Bring the memory up to date after `data` was written; host memory always is."""
+
+    def settle(self) -> None:
+        """Make `data` stay where it is, unchanged by later runs: due before its address or a view of it is kept.
+
+        Only fleeting memory has to move for that.
+        """
+
+    def copy(self) -> Bytes:
+        """Copy `data`."""
+        return self.data.copy()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(f"{type(self).__name__} objects cannot be copied or pickled; copy a tensor with to_numpy()")
 
     @property
     def is_locked(self) -> bool:
@@ -112,6 +142,43 @@ class Storage:
             claim.is_held = False
 
 
+class StagedStorage(Storage):
+    """Memory that the CPU reaches only through a copy, as on a device: `data` is that copy, always in the same place.
+
+    A subclass says in `refresh` and `publish` how its memory is read and written.
+    """
+
+    __slots__ = ()
+
+    is_direct: ClassVar[bool] = False
+
+    def __init__(self, data: Bytes, data_type: TensorDataType, shape: tuple[int, ...], writable: bool = True) -> None:
+        super().__init__(data, data_type, shape, writable)
+        with _counting:
+            Storage.staged_count += 1
+        weakref.finalize(self, _forget_staged)
+
+    def fetch(self) -> None:
+        """Bring `data` up to date before it is read, once the memory is ready."""
+        if self.ready is not None:
+            self.ready.wait(None)
+            self.ready.check("IWinMLTensorDataLock")
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Copy the memory to `data`."""
+        raise NotImplementedError
+
+    def publish(self) -> None:
+        """Copy `data` to the memory."""
+        raise NotImplementedError
+
+
+def _forget_staged() -> None:
+    with _counting:
+        Storage.staged_count -= 1
+
+
 class Claim:
     """What a lock has taken of a storage."""
 
@@ -140,6 +207,9 @@ class StorageLock:
         except BaseException:
             self.close()
             raise
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a lock cannot be copied or pickled; take another one")
 
     @property
     def is_held(self) -> bool:
@@ -183,9 +253,10 @@ def check_descriptor(storage: Storage, wanted: Descriptor, what: str) -> None:
         raise WinMLError(
             E_INVALIDARG,
             what,
-            f"expected {data_type.name}{_shape_text(extents)}, got {storage.data_type.name}{_shape_text(shape)}",
+            f"expected {data_type.name}{shape_text(extents)}, got {storage.data_type.name}{shape_text(shape)}",
         )
 
 
-def _shape_text(shape: tuple[int, ...]) -> str:
+def shape_text(shape: tuple[int, ...]) -> str:
+    """Return a shape to be shown, with a question mark for each free extent."""
     return "[" + ", ".join("?" if extent == FREE_DIMENSION else str(extent) for extent in shape) + "]"

@@ -1,20 +1,19 @@
-"""Execution targets (runtime §2.3, 5 and 18): the token that places a stage, and the search for hardware.
+"""Execution targets (runtime §2, 5 and 18): the token that places a stage.
 
-A target says where a stage shall run; the engines resolve it at `build`. The search asks replaceable enumerators which
-GPUs and NPUs the machine has. It says nothing about providers or drivers of an engine: those are `build`'s business.
+A target says where a stage shall run; the engines resolve it at `build`. A GPU or NPU target names one device of the
+machine (`devices.py`); whether an engine has a provider, a driver or memory for it is `build`'s business.
 """
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+import operator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from .errors import E_NOINTERFACE, NOT_FOUND, NOT_SUPPORTED, NotSupportedError, WinMLError
+from .devices import DeviceInfo, find_device
+from .errors import E_NOINTERFACE, NOT_SUPPORTED, NotSupportedError
 from .handles import Closeable
+from .native.backend import Placement
+from .native.hardware import Device
 from .values import ExecutionTargetKind, ExecutionTargetPreference
 
 
@@ -42,11 +41,19 @@ class RuntimeCore:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TargetCore:
-    """A placement: hardware class and, for a pinned target, the execution provider."""
+    """A placement: hardware class, the device that was chosen, and for a pinned target the execution provider."""
 
     runtime: RuntimeCore = field(repr=False)
     kind: ExecutionTargetKind
     provider: str | None = None
+    devices: tuple[Device, ...] = ()
+    """How the engines know the device; () for a CPU, and where the engine shall choose."""
+    is_exact: bool = False
+    """Whether the caller named the device, and not only its class."""
+
+    def placement(self) -> Placement:
+        """Return it in the form that the engines take."""
+        return Placement(self.kind, self.provider, self.devices, self.is_exact)
 
 
 class ExecutionTarget(Closeable[TargetCore]):
@@ -83,126 +90,44 @@ def tensor_target(target: ExecutionTarget | None, runtime: RuntimeCore) -> Targe
     return core
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """One piece of hardware that an enumerator found."""
-
-    kind: ExecutionTargetKind
-    name: str
-    is_integrated: bool = False
-    memory_size: int = 0
-    """Bytes of its own memory; 0 when unknown."""
-
-
-Enumerator = Callable[[], Iterable[Device]]
-"""Lists devices of a kind of bus or driver; raises OSError where that cannot be asked."""
-
-
 def create_target(
     runtime: RuntimeCore, kind: ExecutionTargetKind, preference: ExecutionTargetPreference
 ) -> ExecutionTarget:
     """Return a target of a hardware class; a GPU or NPU must exist."""
-    if kind is not ExecutionTargetKind.CPU:
-        find_device(kind, preference)
-    return ExecutionTarget(TargetCore(runtime, kind))
+    if kind is ExecutionTargetKind.CPU:
+        return ExecutionTarget(TargetCore(runtime, kind))
+    return ExecutionTarget(TargetCore(runtime, kind, devices=find_device(kind, preference).handle))
 
 
-def find_device(kind: ExecutionTargetKind, preference: ExecutionTargetPreference) -> Device:
-    """Return the best device of a class.
-
-    PERFORMANCE (and DEFAULT) takes a discrete device before an integrated one, then the larger memory; EFFICIENCY the
-    reverse. No such device is 0x80070490, no enumerator that answers 0x80070032.
-    """
-    context = "IWinMLRuntime.CreateExecutionTarget"
-    found: list[Device] = []
-    refusals: list[str] = []
-    for enumerator in _search.enumerators:
-        try:
-            found += enumerator()
-        except OSError as error:
-            refusals.append(str(error))
-    if len(refusals) == len(_search.enumerators):
-        reasons = "; ".join(refusals) or f"no device enumeration on {platform.system()}"
-        raise WinMLError(NOT_SUPPORTED, context, f"the {kind.name} devices cannot be listed: {reasons}")
-    candidates = [device for device in found if device.kind is kind]
-    if not candidates:
-        raise WinMLError(NOT_FOUND, context, f"this machine has no {kind.name}; use create_cpu_target()")
-    best = min if preference is ExecutionTargetPreference.EFFICIENCY else max
-    return best(candidates, key=lambda device: (not device.is_integrated, device.memory_size))
+def create_target_of(runtime: RuntimeCore, device: DeviceInfo) -> ExecutionTarget:
+    """Return a target that is exactly this device."""
+    if device.kind is ExecutionTargetKind.CPU:
+        return ExecutionTarget(TargetCore(runtime, device.kind))
+    return ExecutionTarget(TargetCore(runtime, device.kind, devices=device.handle, is_exact=True))
 
 
-def _linux_devices() -> list[Device]:
-    """List GPUs of the direct rendering manager and NPUs of the accel subsystem."""
-    classes = Path("/sys/class")
-    os.stat(classes)
-    gpus = [_pci_gpu(card / "device") for card in sorted(classes.glob("drm/card?"))]
-    npus = [Device(ExecutionTargetKind.NPU, node.name) for node in sorted(classes.glob("accel/accel*"))]
-    return [gpu for gpu in gpus if gpu is not None] + npus
+def create_pinned_target(
+    runtime: RuntimeCore, provider: str, kind: ExecutionTargetKind, hardware: TargetCore | None
+) -> ExecutionTarget:
+    """Return a target of one execution provider, on the hardware of another target if there is one."""
+    devices = hardware.devices if hardware is not None else ()
+    return ExecutionTarget(TargetCore(runtime, kind, provider, devices, is_exact=bool(devices)))
 
 
-_GPU_VENDORS = {"0x1002": "AMD", "0x10de": "NVIDIA", "0x8086": "Intel"}
-
-
-def _pci_gpu(device: Path) -> Device | None:
-    """Describe a PCI display device; None for what cannot compute, such as the display of a virtual machine."""
-    vendor = _GPU_VENDORS.get(_attribute(device / "vendor"))
-    if vendor is None:
-        return None
-    address = device.resolve().name
-    memory = _attribute(device / "mem_info_vram_total")
-    # Intel's processor graphics always sit at 00:02.0.
-    is_integrated = vendor == "Intel" and address.endswith("00:02.0")
-    return Device(
-        ExecutionTargetKind.GPU, f"{vendor} GPU {address}", is_integrated, int(memory) if memory.isdigit() else 0
-    )
-
-
-def _attribute(path: Path) -> str:
+def check_address(value: object, name: str, counterpart: str) -> None:
+    """Raise TypeError or ValueError for what cannot be the address of a Windows object."""
+    if value is None:
+        raise ValueError(f"{name} must not be None")
+    if isinstance(value, bool):
+        raise TypeError(f"{name} must be an address, not a bool")
     try:
-        return path.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+        address = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{name} must be an address, not {type(value).__name__}; {counterpart}") from None
+    if address <= 0:
+        raise ValueError(f"{name} must be a positive address, not {address}")
 
 
-def _nvidia_devices() -> list[Device]:
-    """List GPUs of NVIDIA's own driver, which containers see without the direct rendering manager."""
-    return [
-        Device(ExecutionTargetKind.GPU, f"NVIDIA GPU {node.name}")
-        for node in sorted(Path("/proc/driver/nvidia/gpus").iterdir())
-    ]
-
-
-def _apple_devices() -> list[Device]:
-    """Apple silicon always has a GPU and a Neural Engine."""
-    return [
-        Device(ExecutionTargetKind.GPU, "Apple GPU", is_integrated=True),
-        Device(ExecutionTargetKind.NPU, "Apple Neural Engine", is_integrated=True),
-    ]
-
-
-def _platform_enumerators() -> tuple[Enumerator, ...]:
-    system = platform.system()
-    if system == "Linux":
-        return _linux_devices, _nvidia_devices
-    if system == "Darwin" and platform.machine() == "arm64":
-        return (_apple_devices,)
-    return ()
-
-
-@dataclass(slots=True)
-class _Search:
-    enumerators: tuple[Enumerator, ...]
-
-
-_search = _Search(_platform_enumerators())
-
-
-@contextmanager
-def replaced_enumerators(*enumerators: Enumerator) -> Iterator[None]:
-    """Search hardware with these enumerators only, inside a `with` block (a seam for tests)."""
-    before = _search.enumerators
-    _search.enumerators = enumerators
-    try:
-        yield
-    finally:
-        _search.enumerators = before
+def windows_only(what: str, context: str, counterpart: str) -> NotSupportedError:
+    """Return the refusal of an object that only Windows has."""
+    return NotSupportedError(NOT_SUPPORTED, context, f"{what} cannot be used here; {counterpart}")

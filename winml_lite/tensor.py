@@ -1,18 +1,22 @@
-"""Tensors and locks (tensors §2 and 3). The factories are in `factories.py` and `token_tensors.py`."""
+"""Tensors (tensors §2). Their locks are in `data_lock.py`, views for others in `interop.py`, the factories in
+`factories.py` and `token_tensors.py`.
+"""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 
 from .checks import number_value
-from .errors import E_INVALIDARG, E_NOT_VALID_STATE, NOT_SUPPORTED, NotSupportedError, WinMLError
+from .data_lock import TensorDataLock, lock_storage
+from .errors import E_INVALIDARG, E_NOINTERFACE, NOT_SUPPORTED, NotSupportedError, WinMLError
+from .fence import Fence, FenceCore
 from .handles import Closeable
+from .interop import CPU_DEVICE, as_array, copied_array, export_dlpack
 from .storage import Storage, StorageLock
 from .target import ExecutionTarget, RuntimeCore, TargetCore, tensor_target
 from .token_tensors import read_tokens
@@ -20,6 +24,7 @@ from .values import (
     BITS,
     FLOATING_TYPES,
     NUMPY_NAMES,
+    D3D12BufferBinding,
     Descriptor,
     TensorDataType,
     TensorLockFlags,
@@ -58,12 +63,41 @@ class Tensor(Closeable[Storage]):
 
         ValueError for BFLOAT16, INT4 and UINT4, which NumPy lacks; 0x800700D4 while a writable lock is open.
         """
-        storage = self._core
-        if storage.data_type not in NUMPY_NAMES:
-            raise ValueError(f"NumPy has no {storage.data_type.name}; read the bytes with lock(TensorLockMode.READ)")
-        with StorageLock(storage, _READ):
-            storage.fetch()
-            return storage.array().copy()
+        return copied_array(self._core)
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Give NumPy a view where it can be had: `np.asarray(tensor)` copies nothing, `np.array(tensor)` copies.
+
+        The view keeps the memory alive, is read-only for a tensor made with access READ, and is no lock. Errors as in
+        `to_numpy`.
+        """
+        return as_array(self._core, dtype, copy)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """Share the memory by DLPack, for `torch.from_dlpack(tensor)`, `np.from_dlpack(tensor)` and the like.
+
+        What `__array__` says of views holds here too. BufferError for BFLOAT16, INT4 and UINT4.
+        """
+        if stream is not None:
+            raise ValueError("memory of the CPU has no streams: stream must be None")
+        return export_dlpack(self._core, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        self._core  # noqa: B018  (raises on a closed object)
+        return CPU_DEVICE
+
+    def __copy__(self) -> NoReturn:
+        self.__reduce__()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Tensor cannot be copied or pickled; use runtime.tensor_from_numpy(tensor.to_numpy())")
 
     def copy_from(self, source: Tensor) -> None:
         """Copy the bytes of `source`, which must be as many (else 0x80070057). Nothing is converted."""
@@ -77,8 +111,10 @@ class Tensor(Closeable[Storage]):
                 "IWinMLTensor.CopyFrom",
                 f"the source has {origin.data.nbytes} bytes, the destination {destination.data.nbytes}",
             )
+        destination.settle()
         with StorageLock(destination, _WRITE):
             if origin is not destination:
+                origin.settle()
                 with StorageLock(origin, _READ):
                     origin.fetch()
                     np.copyto(destination.data, origin.data)
@@ -90,6 +126,7 @@ class Tensor(Closeable[Storage]):
         if storage.data_type not in NUMPY_NAMES:
             raise NotSupportedError(NOT_SUPPORTED, "IWinMLTensor.Fill", f"{storage.data_type.name} cannot be filled")
         element = encode_element(value, storage.data_type)
+        storage.settle()
         with StorageLock(storage, _WRITE):
             storage.array()[...] = element
             storage.publish()
@@ -117,16 +154,30 @@ class Tensor(Closeable[Storage]):
         everything. Changes are visible at once, without `commit`. Memory that the CPU cannot reach directly needs the
         flag ALLOW_SYNCHRONIZED_CPU_ACCESS (else 0x80070032): the lock is then on a copy, which `commit` publishes.
         """
+        return lock_storage(self._core, mode, flags)
+
+    @property
+    def ready_fence(self) -> Fence | None:
+        """The fence of the work that writes this tensor, as a new object; None, also to clear it, when there is none.
+
+        Reading memory that the CPU cannot reach directly waits for it. Set it before the tensor is handed on.
+        """
+        ready = self._core.ready
+        return Fence(ready) if isinstance(ready, FenceCore) else None
+
+    @ready_fence.setter
+    def ready_fence(self, fence: Fence | None) -> None:
         storage = self._core
-        if mode not in (1, 2, 3) or flags not in (0, 1):
-            raise WinMLError(E_INVALIDARG, "IWinMLTensor.Lock", f"there is no mode {mode!r} with flags {flags!r}")
-        wanted = TensorLockMode(mode)
-        if not storage.is_direct and not flags:
-            raise WinMLError(NOT_SUPPORTED, "IWinMLTensor.Lock", "no direct access: use ALLOW_SYNCHRONIZED_CPU_ACCESS")
-        lock = StorageLock(storage, wanted)
-        if wanted is not _WRITE:
-            storage.fetch()
-        return TensorDataLock(storage, wanted, lock)
+        if fence is not None and not isinstance(fence, Fence):
+            raise TypeError(f"ready_fence must be a Fence or None, not {type(fence).__name__}")
+        storage.ready = None if fence is None else fence._core
+
+    def d3d12_buffer(self) -> D3D12BufferBinding:
+        """Raise NotSupportedError 0x80004002: the memory of every tensor is host memory, not a Direct3D 12 resource."""
+        self._core  # noqa: B018  (raises on a closed object)
+        raise NotSupportedError(
+            E_NOINTERFACE, "IWinMLTensor.D3D12Buffer", "the tensor lies in CPU memory; share it with np.asarray(tensor)"
+        )
 
     def _resolve(self, target: ExecutionTarget | None) -> TargetCore:
         """Target of a tensor made from this one: the given one, else its own, else the Runtime's."""
@@ -135,69 +186,11 @@ class Tensor(Closeable[Storage]):
         return tensor_target(target, self._runtime)
 
 
-class TensorDataLock:
-    """Access to the bytes of a tensor until it is closed; keeps the memory, not the Tensor object, alive."""
-
-    __slots__ = ("__weakref__", "_lock", "_mode", "_storage", "_view")
-
-    def __init__(self, storage: Storage, mode: TensorLockMode, lock: StorageLock) -> None:
-        """Wrap an open lock on the storage, in this mode."""
-        self._storage = storage
-        self._mode = mode
-        self._view: memoryview | None = None
-        self._lock = lock
-
-    @property
-    def byte_size(self) -> int:
-        """Bytes of the tensor."""
-        return self._storage.data.nbytes
-
-    def data(self) -> memoryview:
-        """Return the bytes (format "B"), read-only for READ. The view ends with the lock."""
-        if not self._lock.is_held:
-            raise RuntimeError("TensorDataLock is closed")
-        if self._view is None:
-            view = self._storage.data.data
-            self._view = view.toreadonly() if self._mode is _READ else view
-        return self._view
-
-    def commit(self) -> None:
-        """Publish what was written so far to memory that the CPU cannot reach; without it `close` discards the changes.
-
-        0x8007139F on a READ lock, and on a direct lock, whose changes are visible anyway.
-        """
-        if not self._lock.is_held:
-            raise RuntimeError("TensorDataLock is closed")
-        if self._mode is _READ or self._storage.is_direct:
-            raise WinMLError(E_NOT_VALID_STATE, "IWinMLTensorDataLock.Commit", "a direct lock has nothing to commit")
-        self._storage.publish()
-
-    def close(self) -> None:
-        """End the access. Closing twice is fine."""
-        view, self._view = self._view, None
-        if view is not None:
-            try:
-                view.release()
-            except BufferError:
-                # Somebody derived a view of their own: it keeps the memory, the lock ends all the same.
-                pass
-        self._lock.close()
-
-    def __enter__(self) -> Self:
-        if not self._lock.is_held:
-            raise RuntimeError("TensorDataLock is closed")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
 def bindable(tensor: Any) -> Storage:
     """Return the storage of a tensor to be bound; another class (None too) is TypeError, a closed one RuntimeError."""
     if not isinstance(tensor, Tensor):
-        mend = "; make one with runtime.tensor_from_numpy" if isinstance(tensor, np.ndarray | np.generic) else ""
+        is_array = isinstance(tensor, np.generic) or hasattr(tensor, "__dlpack__")
+        mend = "; make one with runtime.tensor_from_numpy, or tensor_from_dlpack without a copy" if is_array else ""
         raise TypeError(f"tensor must be a Tensor, not {type(tensor).__name__}{mend}")
     return tensor._core
 
@@ -207,12 +200,16 @@ def encode_element(value: Any, data_type: TensorDataType) -> Any:
     name = NUMPY_NAMES[data_type]
     dtype = np.dtype(name)
     try:
+        if isinstance(value, np.ndarray) and value.ndim:
+            raise TypeError("an array of rank 0 is needed")
         if data_type is TensorDataType.BOOL:
             return np.bool_(bool(value))
         if data_type not in FLOATING_TYPES:
             return dtype.type(operator.index(value))
         if isinstance(value, str | bytes | bytearray):
             raise TypeError("text is not a number")
+        if isinstance(value, np.complexfloating):
+            raise TypeError("a complex number is not a real one")
         number = float(value)
         with np.errstate(over="ignore"):
             element = dtype.type(number)
@@ -232,6 +229,7 @@ def copy_region(storage: Storage, starts: tuple[int, ...], extents: tuple[int, .
         start + extent > size for start, extent, size in zip(starts, extents, storage.shape, strict=True)
     ):
         raise WinMLError(E_INVALIDARG, context, f"{extents} at {starts} is not inside {storage.shape}")
+    storage.settle()
     # Elements as opaque blocks of bytes: works for every type of whole bytes, BFLOAT16 included.
     elements = storage.data.view(f"V{BITS[storage.data_type] // 8}").reshape(storage.shape)
     box = tuple(slice(start, start + extent) for start, extent in zip(starts, extents, strict=True))

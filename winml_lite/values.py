@@ -72,6 +72,45 @@ class TensorLockFlags(IntFlag):
     ALLOW_SYNCHRONIZED_CPU_ACCESS = 1
 
 
+class PipelineExecutionCapabilities(IntFlag):
+    """How a pipeline can run besides `run`; decided at `build`."""
+
+    NONE = 0
+    REPLAYABLE = 1
+    """Submitted work goes to a device without the host ever waiting for a stage."""
+    ITERATIVE_REPLAY = 2
+    """The same for a number of iterations."""
+    HOST_ASYNC = 0x100
+    """Submitted work runs on a thread of the host."""
+
+
+class SequenceCapacityDisclosure(IntEnum):
+    """Whether a model file declares a sequence capacity."""
+
+    UNKNOWN = 0
+    ARTIFACT_DECLARED = 1
+
+
+class SpeculativeRollbackBound(IntEnum):
+    """How far `commit_accepted_prefix` and `rewind` can take back what a stage has consumed."""
+
+    UNKNOWN = 0
+    UNSUPPORTED = 1
+    """Only everything can be kept, or nothing from position 0 on."""
+    UNBOUNDED = 2
+    """To any position."""
+    BOUNDED = 3
+    """By a number of positions; see `max_rollback_depth`."""
+
+
+class SpeculativeResidency(IntEnum):
+    """Where the logits of a step over several positions come to be."""
+
+    UNKNOWN = 0
+    HOST = 1
+    DEVICE_WITH_HOST_READBACK = 2
+
+
 Descriptor = tuple[TensorDataType, tuple[int, ...]]
 """Element type and extents; a free extent is `FREE_DIMENSION`, `()` is a scalar."""
 
@@ -151,6 +190,55 @@ class TokenTensorOptions:
 
     data_type: TensorDataType = TensorDataType.INT64
     """INT64 or INT32."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentedSequenceCapabilities:
+    """What a built stage takes between runs of tokens; all False for a stage that takes nothing."""
+
+    supports_encoder_from_file: bool
+    """Whether `create_media_encoder_from_file` loads projector files."""
+    supports_encoder_from_pipeline: bool
+    """Whether `create_media_encoder_from_pipeline` takes pipelines."""
+    supports_embedding_input: bool
+    """Whether `bind_embedding_segment` works."""
+    has_embedding_shape: bool
+    """Whether the next two are known."""
+    embedding_length: int
+    """Numbers in one embedding row; 0 when unknown."""
+    embedding_data_type: TensorDataType
+    """Element type of the rows; UNDEFINED when unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculativeCapabilities:
+    """What a stage can do for speculative decoding."""
+
+    max_proposed_step_width: int
+    """Most tokens of one step."""
+    max_logit_rows_per_step: int
+    """Most rows of logits that a step gives; 0 where the model gives the last row only."""
+    rollback_bound: SpeculativeRollbackBound
+    max_rollback_depth: int
+    """Positions that can be taken back when the bound is BOUNDED, else 0."""
+    residency: SpeculativeResidency
+    max_draft_tokens: int = 0
+    """Most tokens that `propose_draft_tokens` drafts; 0 without a predictor."""
+
+    @property
+    def can_verify(self) -> bool:
+        """Whether a step can check at least one drafted token: both widths are 2 or more."""
+        return self.max_proposed_step_width >= 2 and self.max_logit_rows_per_step >= 2
+
+
+@dataclass(frozen=True, slots=True)
+class D3D12BufferBinding:
+    """A part of a Direct3D 12 buffer that holds a tensor, on Windows."""
+
+    resource: object
+    """The `ID3D12Resource`."""
+    offset_in_bytes: int
+    size_in_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from fakes.backend import FakeBackend, Script
+from fakes.engines import Sample
 from fakes.model_files import ModelFiles
-from fakes.rig import built, built_add, failing, floats, result
+from fakes.rig import built, failing, floats, result
+from models.gguf_writer import write_gguf
 from winml_lite import (
     ExecutionTargetKind,
     ExecutionTargetPreference,
+    ModelSchema,
     NotSupportedError,
     Runtime,
     WinMLError,
 )
+from winml_lite.devices import replaced_enumerators
 from winml_lite.native.backend import replaced_backend
-from winml_lite.target import Device, replaced_enumerators
+from winml_lite.native.hardware import Device
 
 CPU, GPU, NPU = ExecutionTargetKind.CPU, ExecutionTargetKind.GPU, ExecutionTargetKind.NPU
 
@@ -50,6 +58,11 @@ def test_r2_runtime_is_its_own_context_manager() -> None:
         runtime.create_cpu_target()
 
 
+def test_r2_a_runtime_takes_no_arguments() -> None:
+    with pytest.raises(TypeError):
+        Runtime(1)  # type: ignore[call-arg]
+
+
 def test_r3_closing_twice_is_silent() -> None:
     runtime = Runtime()
     runtime.close()
@@ -75,6 +88,12 @@ def test_r3_entering_a_closed_runtime_raises() -> None:
         lambda r: r.tensor_from_buffer(b"1234", 1, (1,)),
         lambda r: r.tensor_from_tokens([1]),
         lambda r: r.load_model_from_buffer(b"1234"),
+        lambda r: r.load_model(__file__),
+        lambda r: r.create_target(GPU),
+        lambda r: r.create_target_from_adapter(1),
+        lambda r: r.create_target_from_d3d12(1),
+        lambda r: r.enumerate_devices(),
+        lambda r: r.underlying_object,
     ],
 )
 def test_r3_every_method_of_a_closed_runtime_raises(call: object) -> None:
@@ -84,18 +103,38 @@ def test_r3_every_method_of_a_closed_runtime_raises(call: object) -> None:
         call(runtime)  # type: ignore[operator]
 
 
-def test_r4_what_a_runtime_made_works_after_it_is_closed(files: ModelFiles, onnx_engine: str) -> None:
+def test_r3_everything_else_is_closed_alike(runtime: Runtime, engine: Sample) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage, pipeline = engine.built(runtime)
+    pipeline.run()
+    model, output = runtime.load_model(engine.path), stage.output(0)
+    for wrapper in (builder, model, model.schema(), stage, stage.schema(), stage.execution_target, pipeline, output):
+        with wrapper as entered:
+            assert entered is wrapper
+        wrapper.close()
+        with pytest.raises(RuntimeError, match=f"{type(wrapper).__name__} is closed"), wrapper:
+            pass
+        with pytest.raises(RuntimeError, match=f"{type(wrapper).__name__} is closed"):
+            _ = wrapper.underlying_object
+
+
+def test_r4_what_a_runtime_made_works_after_it_is_closed(engine: Sample) -> None:
     runtime = Runtime()
-    target = runtime.create_cpu_target()
-    stage, pipeline = built_add(runtime, files.onnx("add"))
+    target, model = runtime.create_cpu_target(), runtime.load_model(engine.path)
+    stage, pipeline = engine.built(runtime)
     runtime.close()
     pipeline.run()
-    assert result(stage) == [11, 22]
+    assert engine.answer(stage.output(0)) == engine.first
     assert target.kind is CPU
+    assert isinstance(model.schema(), ModelSchema)
 
 
-def test_r5_a_path_object_is_accepted(runtime: Runtime, files: ModelFiles) -> None:
-    assert runtime.load_model(Path(files.onnx("add"))).schema().input_count == 2
+def test_r5_a_path_object_is_accepted(runtime: Runtime, engine: Sample) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = engine.add(runtime, builder, model=runtime.load_model(Path(engine.path)))
+    stage.request_output(0)
+    builder.build().run()
+    assert engine.answer(stage.output(0)) == engine.first
 
 
 @pytest.mark.parametrize("path", [None, 5, b"model.onnx", ["model.onnx"]])
@@ -112,8 +151,9 @@ def test_r6_a_missing_file(runtime: Runtime, tmp_path: Path) -> None:
 
 
 def test_r6_a_missing_folder(runtime: Runtime, tmp_path: Path) -> None:
-    with failing(0x80070003):
+    with failing(0x80070003) as caught:
         runtime.load_model(str(tmp_path / "nowhere" / "missing.onnx"))
+    assert isinstance(caught.value, OSError)
 
 
 def test_r6_a_file_used_as_a_folder(runtime: Runtime, files: ModelFiles) -> None:
@@ -140,6 +180,53 @@ def test_r7_a_missing_file_is_noticed_before_the_closed_runtime(tmp_path: Path, 
         runtime.load_model(files.onnx("add"))
 
 
+def test_the_file_is_looked_for_before_the_resources_are_checked(runtime: Runtime, tmp_path: Path) -> None:
+    with failing(0x80070002):
+        runtime.load_model(str(tmp_path / "missing.onnx"), resources=[])  # type: ignore[arg-type]
+
+
+def test_resources_are_checked_before_the_closed_runtime(files: ModelFiles) -> None:
+    runtime = Runtime()
+    runtime.close()
+    with pytest.raises(TypeError):
+        runtime.load_model(files.onnx("add"), resources=[])  # type: ignore[arg-type]
+
+
+def test_a_closed_runtime_is_noticed_before_a_folder(tmp_path: Path) -> None:
+    runtime = Runtime()
+    runtime.close()
+    with pytest.raises(RuntimeError):
+        runtime.load_model(tmp_path)
+
+
+def test_a_file_that_may_not_be_read(runtime: Runtime, files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", path)
+
+    path = files.onnx("add")
+    monkeypatch.setattr(os, "stat", refused)
+    with failing(0x80070005):
+        runtime.load_model(path)
+
+
+def test_a_relative_path(runtime: Runtime, engine: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(Path(engine.path).parent)
+    model = runtime.load_model(Path(engine.path).name)
+    monkeypatch.chdir("/")
+    builder = runtime.create_pipeline_builder()
+    stage = engine.add(runtime, builder, model=model)
+    stage.request_output(0)
+    builder.build().run()
+    assert engine.answer(stage.output(0)) == engine.first
+
+
+def test_r8_a_folder_of_any_name(runtime: Runtime, tmp_path: Path) -> None:
+    for name in ("x", "x.bin", "x.gguf"):
+        (tmp_path / name).mkdir()
+        with failing(0x80070057):
+            runtime.load_model(tmp_path / name)
+
+
 def test_r8_a_folder_is_not_a_model(runtime: Runtime, tmp_path: Path) -> None:
     (tmp_path / "x.onnx").mkdir()
     with failing(0x80070057):
@@ -151,6 +238,9 @@ def test_r9_another_extension_is_refused(runtime: Runtime, tmp_path: Path, files
     with failing(0x80070032) as caught:
         runtime.load_model(str(tmp_path / "add.bin"))
     assert not isinstance(caught.value, NotSupportedError)
+    (tmp_path / "words.txt").write_text("no model")
+    with failing(0x80070032):
+        runtime.load_model(str(tmp_path / "words.txt"))
 
 
 def test_r10_extensions_in_capitals(runtime: Runtime, tmp_path: Path, files: ModelFiles) -> None:
@@ -159,6 +249,16 @@ def test_r10_extensions_in_capitals(runtime: Runtime, tmp_path: Path, files: Mod
     assert runtime.load_model(str(tmp_path / "MODEL.ONNX")).ort_schema().input_name(0) == "A"
     with failing(0x80004002, NotSupportedError):
         runtime.load_model(str(tmp_path / "Model.GgUf")).ort_schema()
+
+
+def test_r10_extensions_in_capitals_build(runtime: Runtime, tmp_path: Path, engine: Sample) -> None:
+    name = "Model.GgUf" if engine.is_decoder else "MODEL.ONNX"
+    shutil.copy(engine.path, tmp_path / name)
+    builder = runtime.create_pipeline_builder()
+    stage = engine.add(runtime, builder, model=runtime.load_model(str(tmp_path / name)))
+    stage.request_output(0)
+    builder.build().run()
+    assert engine.answer(stage.output(0)) == engine.first
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.ort", "model.gguf"])
@@ -179,10 +279,27 @@ def test_r12_an_unknown_operator_loads_and_does_not_build(
         builder.build()
 
 
+def test_r12_an_unknown_architecture_loads_and_does_not_build(runtime: Runtime, tmp_path: Path, llama: None) -> None:
+    path = write_gguf(tmp_path / "strange.gguf", {"general.architecture": "no-such-architecture"})
+    builder = runtime.create_pipeline_builder()
+    builder.add_model_stage(runtime.load_model(path))
+    with pytest.raises(WinMLError, match="no-such-architecture"):
+        builder.build()
+
+
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview, lambda data: np.frombuffer(data, np.uint8)])
 def test_r13_any_buffer_is_a_model(runtime: Runtime, files: ModelFiles, kind: type[bytes]) -> None:
     data = Path(files.onnx("add")).read_bytes()
     assert runtime.load_model_from_buffer(kind(data)).schema().output_count == 1
+
+
+def test_r13_a_buffer_is_recognised_by_its_content(runtime: Runtime, engine: Sample) -> None:
+    builder = runtime.create_pipeline_builder()
+    data = bytearray(Path(engine.path).read_bytes())
+    stage = engine.add(runtime, builder, model=runtime.load_model_from_buffer(data))
+    stage.request_output(0)
+    builder.build().run()
+    assert engine.answer(stage.output(0)) == engine.first
 
 
 @pytest.mark.parametrize("data", [None, 5, "text"])
@@ -202,17 +319,15 @@ def test_r13_an_unrecognisable_buffer(runtime: Runtime, content: bytes) -> None:
         runtime.load_model_from_buffer(content)
 
 
-def test_r14_the_buffer_is_copied(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    data = bytearray(Path(files.onnx("add")).read_bytes())
+def test_r14_the_buffer_is_copied(runtime: Runtime, engine: Sample) -> None:
+    data = bytearray(Path(engine.path).read_bytes())
     builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(runtime.load_model_from_buffer(data))
+    stage = engine.add(runtime, builder, model=runtime.load_model_from_buffer(data))
     data[:] = bytes(len(data))
     data.clear()
-    stage.bind_input(0, floats(runtime, 1, 2))
-    stage.bind_input(1, floats(runtime, 3, 4))
     stage.request_output(0)
     builder.build().run()
-    assert result(stage) == [4, 6]
+    assert engine.answer(stage.output(0)) == engine.first
 
 
 def test_r15_resources_is_keyword_only(runtime: Runtime, files: ModelFiles) -> None:
@@ -245,6 +360,52 @@ def test_r16_t76_wrong_resources(
         runtime.load_model_from_buffer(Path(files.onnx("add")).read_bytes(), resources=resources)
 
 
+class Resources:
+    """Has `keys` and items, and is no Mapping."""
+
+    def __init__(self, **items: bytes) -> None:
+        self._items = {name.replace("_", "."): value for name, value in items.items()}
+
+    def keys(self) -> list[str]:
+        return list(self._items)
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._items[name]
+
+
+def test_r15_what_behaves_like_a_mapping_is_accepted(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    path, weights = files.external
+    resources: Any = Resources(weights_bin=weights)
+    model = runtime.load_model_from_buffer(Path(path).read_bytes(), resources=resources)
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(model)
+    stage.bind_input(0, floats(runtime, 1, 2))
+    stage.request_output(0)
+    builder.build().run()
+    assert result(stage) == [11, 22]
+
+
+def test_r16_a_failed_load_leaves_no_export(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
+    (tmp_path / "words.onnx").write_bytes(b"no model at all, only words and words")
+    buffer = bytearray(b"1234")
+    with failing(0x80070570) as from_file:
+        runtime.load_model(tmp_path / "words.onnx", resources={"a": buffer})
+    buffer.extend(b"5")
+    with failing(0x80070570) as from_buffer:
+        runtime.load_model_from_buffer(b"no model at all, only words", resources={"a": buffer})
+    buffer.extend(b"6")
+    assert from_file.value is not from_buffer.value
+
+
+def test_r16_a_closed_runtime_keeps_no_export(files: ModelFiles) -> None:
+    runtime, buffer = Runtime(), bytearray(b"1234")
+    runtime.close()
+    with pytest.raises(RuntimeError) as caught:
+        runtime.load_model(files.onnx("add"), resources={"a": buffer})
+    buffer.extend(b"5")
+    assert "Runtime is closed" in str(caught.value)
+
+
 def test_r16_a_refused_map_leaves_no_export(runtime: Runtime, files: ModelFiles) -> None:
     first = bytearray(b"1234")
     with pytest.raises(ValueError):
@@ -253,7 +414,9 @@ def test_r16_a_refused_map_leaves_no_export(runtime: Runtime, files: ModelFiles)
     assert first == b"12345"
 
 
-def test_r17_t74_external_weights_of_a_buffer_come_from_the_map(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+def test_r17_t74_external_weights_of_a_buffer_come_from_the_map(
+    runtime: Runtime, files: ModelFiles, onnx_engine: str
+) -> None:
     path, weights = files.external
     model = runtime.load_model_from_buffer(Path(path).read_bytes(), resources={"weights.bin": weights, "other": b"x"})
     builder = runtime.create_pipeline_builder()
@@ -266,7 +429,7 @@ def test_r17_t74_external_weights_of_a_buffer_come_from_the_map(runtime: Runtime
 
 @pytest.mark.parametrize("resources", [None, {}, {"other.bin": b"12345678"}])
 def test_r17_t74_a_missing_resource_fails_at_build(
-    runtime: Runtime, files: ModelFiles, ort: None, resources: dict[str, bytes] | None
+    runtime: Runtime, files: ModelFiles, onnx_engine: str, resources: dict[str, bytes] | None
 ) -> None:
     model = runtime.load_model_from_buffer(Path(files.external[0]).read_bytes(), resources=resources)
     builder = runtime.create_pipeline_builder()
@@ -276,7 +439,7 @@ def test_r17_t74_a_missing_resource_fails_at_build(
     assert "weights.bin" in str(caught.value)
 
 
-def test_t74_a_resource_that_is_too_short_fails_at_build(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+def test_t74_a_resource_that_is_too_short_fails_at_build(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     data = Path(files.external[0]).read_bytes()
     builder = runtime.create_pipeline_builder()
     builder.add_model_stage(runtime.load_model_from_buffer(data, resources={"weights.bin": b"1234"}))
@@ -284,7 +447,9 @@ def test_t74_a_resource_that_is_too_short_fails_at_build(runtime: Runtime, files
         builder.build()
 
 
-def test_r18_t76_resources_are_pinned_while_something_uses_them(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+def test_r18_t76_resources_are_pinned_while_something_uses_them(
+    runtime: Runtime, files: ModelFiles, onnx_engine: str
+) -> None:
     path, weights = files.external
     buffer = bytearray(weights)
     model = runtime.load_model_from_buffer(Path(path).read_bytes(), resources={"weights.bin": buffer})
@@ -302,7 +467,9 @@ def test_r18_t76_resources_are_pinned_while_something_uses_them(runtime: Runtime
     buffer.extend(b"x")
 
 
-def test_r19_t75_a_file_beside_the_model_wins_over_the_map(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+def test_r19_t75_a_file_beside_the_model_wins_over_the_map(
+    runtime: Runtime, files: ModelFiles, onnx_engine: str
+) -> None:
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(files.external[0], resources={"weights.bin": bytes(8)}))
     stage.bind_input(0, floats(runtime, 1, 2))
@@ -312,7 +479,7 @@ def test_r19_t75_a_file_beside_the_model_wins_over_the_map(runtime: Runtime, fil
 
 
 def test_t75_the_map_replaces_a_file_that_is_absent(
-    runtime: Runtime, files: ModelFiles, ort: None, tmp_path: Path
+    runtime: Runtime, files: ModelFiles, onnx_engine: str, tmp_path: Path
 ) -> None:
     path, weights = files.external
     shutil.copy(path, tmp_path / "alone.onnx")
@@ -335,6 +502,55 @@ def test_r20_without_llama_cpp_a_gguf_loads_and_does_not_build(runtime: Runtime,
     assert "llama.cpp is missing: install it" in caught.value.native_message
 
 
+def test_r20_without_onnx_runtime_a_graph_loads_and_does_not_build(runtime: Runtime, files: ModelFiles) -> None:
+    with replaced_backend("ort", FakeBackend(problem="ONNX Runtime is missing: install it")):
+        builder = runtime.create_pipeline_builder()
+        builder.add_model_stage(runtime.load_model(files.onnx("add")))
+        with failing(0x8007007E) as caught:
+            builder.build()
+    assert caught.value.native_message is not None
+    assert "ONNX Runtime is missing: install it" in caught.value.native_message
+
+
+def test_an_engine_that_is_there_need_not_be_installed(runtime: Runtime, files: ModelFiles, gguf_engine: str) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(files.gguf))
+    stage.caller_owns_state_tensors = True
+    with failing(0x80070032) as caught:
+        builder.build()
+    assert "install" not in str(caught.value)
+
+
+def test_a_model_from_a_buffer_gets_no_hint(runtime: Runtime, files: ModelFiles, fake_gguf: FakeBackend) -> None:
+    builder = runtime.create_pipeline_builder()
+    with replaced_enumerators(lambda: [Device(GPU, "a GPU")]):
+        builder.add_model_stage(
+            runtime.load_model_from_buffer(Path(files.gguf).read_bytes()), runtime.create_target(GPU)
+        )
+    with failing(0x80070032) as caught:
+        builder.build()
+    assert caught.value.native_message == "stage: no GPU in the fake engine"
+
+
+def test_a_model_from_a_buffer_leaves_no_file(
+    runtime: Runtime, files: ModelFiles, gguf_engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    model = runtime.load_model_from_buffer(Path(files.gguf).read_bytes())
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(model)
+    model.close()
+    stage.bind_input(0, runtime.tensor_from_tokens([1]))
+    pipeline = builder.build()
+    builder.close()
+    pipeline.run()
+    pipeline.close()
+    stage.close()
+    del model, builder, stage, pipeline
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_r21_a_later_shard_is_refused(runtime: Runtime, files: ModelFiles) -> None:
     second = sorted(files.shards.parent.glob("*-00002-of-*.gguf"))[0]
     with failing(0x80070057):
@@ -354,6 +570,15 @@ def test_r22_each_cpu_target_is_a_new_object(runtime: Runtime) -> None:
     first, second = runtime.create_cpu_target(), runtime.create_cpu_target()
     assert first.kind is CPU
     assert first is not second
+
+
+def test_r22_a_stage_runs_on_it(runtime: Runtime, engine: Sample) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = engine.add(runtime, builder, target=runtime.create_target(CPU, ExecutionTargetPreference.PERFORMANCE))
+    stage.request_output(0)
+    builder.build().run()
+    assert engine.answer(stage.output(0)) == engine.first
+    assert stage.execution_target.kind is CPU
 
 
 def test_r23_a_preference_means_nothing_for_the_cpu(runtime: Runtime) -> None:
@@ -401,7 +626,7 @@ def test_r26_one_enumerator_that_answers_is_enough(runtime: Runtime) -> None:
     ],
 )
 def test_r27_preferences_order_devices(preference: ExecutionTargetPreference, name: str) -> None:
-    from winml_lite.target import find_device
+    from winml_lite.devices import find_device
 
     devices = [
         Device(GPU, "small", memory_size=4 << 30),
@@ -457,8 +682,8 @@ def test_r128_a_gguf_on_a_gpu_without_a_backend_says_what_to_do(runtime: Runtime
     assert "GPU backend" in str(caught.value)
 
 
-def test_r128_a_gguf_does_not_run_on_an_npu(runtime: Runtime, files: ModelFiles) -> None:
-    with replaced_backend("llama", FakeBackend()), replaced_enumerators(lambda: [Device(NPU, "an NPU")]):
+def test_r128_a_gguf_does_not_run_on_an_npu(runtime: Runtime, files: ModelFiles, gguf_engine: str) -> None:
+    with replaced_enumerators(lambda: [Device(NPU, "an NPU")]):
         with failing(0x80070032) as caught:
             build_on(runtime, files.gguf, runtime.create_target(NPU))
     assert "NPU" in str(caught.value)
@@ -481,9 +706,9 @@ def test_r129_automatic_placement_reports_what_it_chose(
     assert stage.execution_target.kind is kind
 
 
-def test_r130_t86_a_gguf_has_no_execution_provider(runtime: Runtime, files: ModelFiles) -> None:
+def test_r130_t86_a_gguf_has_no_execution_provider(runtime: Runtime, files: ModelFiles, gguf_engine: str) -> None:
     pinned = runtime.create_ort_execution_target("CPUExecutionProvider", CPU)
-    with replaced_backend("llama", FakeBackend()), failing(0x80070032):
+    with failing(0x80070032):
         build_on(runtime, files.gguf, pinned)
 
 
@@ -509,7 +734,60 @@ def test_s_plc_04_a_refused_model_is_tried_once(
     assert "operator Foo of node 3" in str(caught.value)
 
 
+# Wrappers
+
+
+def test_each_access_is_a_new_wrapper(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    pipeline.run()
+    model = runtime.load_model(engine.path)
+    assert stage.output(0) is not stage.output(0)
+    assert stage.schema() is not stage.schema()
+    assert model.schema() is not model.schema()
+    assert stage.output(0) != stage.output(0)
+    assert stage.output(0).underlying_object is stage.output(0).underlying_object
+
+
+def test_what_goes_through_a_closed_runtime(engine: Sample) -> None:
+    runtime = Runtime()
+    stage, pipeline = engine.built(runtime)
+    pipeline.run()
+    output, target = stage.output(0), runtime.create_cpu_target()
+    runtime.close()
+    rank = len(output.desc()[1])
+    with pytest.raises(RuntimeError, match="Runtime is closed"):
+        output.region((0,) * rank, (1,) * rank)
+    assert output.region((0,) * rank, (1,) * rank, target=target).to_numpy().size == 1
+    assert engine.answer(output) == engine.first
+
+
 # Exceptions
+
+
+@pytest.mark.parametrize("kind", [WinMLError, NotSupportedError])
+@pytest.mark.parametrize(
+    ("code", "stored", "text"),
+    [
+        (-1, 0xFFFFFFFF, "0xFFFFFFFF"),
+        (-2147024809, 0x80070057, "0x80070057"),
+        (0x8000000B, 0x8000000B, "0x8000000B"),
+        (0x1_8007_0002, 0x80070002, "0x80070002"),
+    ],
+)
+def test_r149_the_code_is_kept_to_32_bits(kind: type[WinMLError], code: int, stored: int, text: str) -> None:
+    error = kind(code, "Call", "why")
+    assert error.hresult == stored
+    assert text in str(error)
+
+
+def test_r149_errors_of_a_run_have_their_code_in_the_text(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    stage.clear_input(0)
+    with pytest.raises(WinMLError) as caught:
+        pipeline.run()
+    assert caught.value.hresult == 0x80070057
+    assert "0x80070057" in str(caught.value)
+    assert "IWinMLPipeline.Run" in str(caught.value)
 
 
 def test_r149_the_code_is_unsigned_and_in_the_text(runtime: Runtime, tmp_path: Path) -> None:

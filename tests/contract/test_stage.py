@@ -6,12 +6,14 @@ Statements 57-76 and 132-142 of the object model, 77-86 of tensors.
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fakes.backend import FakeBackend, Script
+from fakes.engines import Sample, decoder_sample, spoil
 from fakes.model_files import ModelFiles
 from fakes.rig import built, built_add, failing, floats, integers, result
 from winml_lite import (
@@ -24,6 +26,7 @@ from winml_lite import (
     TensorDataType,
 )
 from winml_lite.native.backend import replaced_backend
+from winml_lite.ort_extensions import OrtStageOptions
 
 F32, I32 = TensorDataType.FLOAT32, TensorDataType.INT32
 FREE = 2**64 - 1
@@ -36,7 +39,15 @@ def unbuilt(runtime: Runtime, path: str) -> Stage:
 # Bindings and outputs
 
 
-def test_r57_bind_run_read(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+def test_r57_bind_run_read(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    stage.bind_input(0, engine.value(runtime))
+    stage.request_output(0)
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.first
+
+
+def test_r57_the_sum_of_two_vectors(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     stage, pipeline = built_add(runtime, files.onnx("add"))
     pipeline.run()
     output = stage.output(0)
@@ -44,8 +55,8 @@ def test_r57_bind_run_read(runtime: Runtime, files: ModelFiles, onnx_engine: str
     assert output.to_numpy().tolist() == [11, 22]
 
 
-def test_r58_an_output_that_is_not_published(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
+def test_r58_an_output_that_is_not_published(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
     stage.reset_output(0)
     with failing(0x80070490):
         stage.output(0)
@@ -54,56 +65,78 @@ def test_r58_an_output_that_is_not_published(runtime: Runtime, files: ModelFiles
         stage.output(0)
 
 
-def test_r59_a_requested_output_before_the_first_run(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, _ = built_add(runtime, files.onnx("add"))
+def test_r58_an_output_that_was_never_published(runtime: Runtime, engine: Sample) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = engine.add(runtime, builder)
+    pipeline = builder.build()
+    with failing(0x80070490):
+        stage.output(0)
+    pipeline.run()
+    with failing(0x80070490):
+        stage.output(0)
+
+
+def test_r59_a_requested_output_before_the_first_run(runtime: Runtime, engine: Sample) -> None:
+    stage, _ = engine.built(runtime)
     with failing(0x8007139F):
         stage.output(0)
 
 
-def test_r59_a_requested_output_before_build(runtime: Runtime, files: ModelFiles) -> None:
-    stage = unbuilt(runtime, files.onnx("add"))
+def test_r59_a_requested_output_before_build(runtime: Runtime, engine: Sample) -> None:
+    stage = engine.unbuilt(runtime)
     stage.request_output(0)
     with failing(0x8007139F):
         stage.output(0)
 
 
-def test_r60_a_bound_output_is_the_tensor(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
-    mine = floats(runtime, 0, 0)
+def test_r60_a_bound_output_is_the_tensor(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    mine = engine.room(runtime)
     stage.bind_output(0, mine)
-    assert stage.output(0).underlying_object is mine.underlying_object
+    before = stage.output(0)
     pipeline.run()
-    assert mine.to_numpy().tolist() == [11, 22]
-    assert result(stage) == [11, 22]
+    assert engine.answer(mine) == engine.first
+    assert engine.answer(before) == engine.answer(stage.output(0)) == engine.first
+    mine.fill(0)
+    assert not before.to_numpy().any()
 
 
-def test_r61_the_last_publication_counts(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
-    mine = floats(runtime, 0, 0)
+def test_r60_an_output_bound_before_build(runtime: Runtime, engine: Sample) -> None:
+    builder, mine = runtime.create_pipeline_builder(), engine.room(runtime)
+    stage = engine.add(runtime, builder)
+    stage.bind_output(0, mine)
+    assert engine.answer(stage.output(0)) != engine.first
+    builder.build().run()
+    assert engine.answer(mine) == engine.first
+
+
+def test_r61_binding_takes_over_from_a_request(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    mine = engine.room(runtime)
     stage.request_output(0)
     stage.bind_output(0, mine)
     pipeline.run()
-    assert mine.to_numpy().tolist() == [11, 22]
+    assert engine.answer(mine) == engine.first
     stage.reset_output(0)
     with failing(0x80070490):
         stage.output(0)
 
 
-def test_a_requested_output_takes_over_from_a_bound_one(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
-    mine = floats(runtime, 0, 0)
+def test_r61_a_request_takes_over_from_a_binding(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    mine = engine.room(runtime)
     stage.bind_output(0, mine)
     stage.request_output(0)
     pipeline.run()
-    assert result(stage) == [11, 22]
-    assert mine.to_numpy().tolist() == [0, 0]
+    assert engine.answer(stage.output(0)) == engine.first
+    assert not mine.to_numpy().any()
 
 
-def test_requesting_again_keeps_what_was_produced(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
+def test_requesting_again_keeps_what_was_produced(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
     pipeline.run()
     stage.request_output(0)
-    assert result(stage) == [11, 22]
+    assert engine.answer(stage.output(0)) == engine.first
 
 
 def test_r62_one_of_two_outputs(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
@@ -131,6 +164,21 @@ def test_r63_a_withdrawn_output_still_feeds_its_consumer(runtime: Runtime, files
     first.bind_input(0, integers(runtime, 7))
     pipeline.run()
     assert result(second) == [9]
+    with failing(0x80070490):
+        first.output(0)
+
+
+def test_r63_withdrawn_logits_still_feed_their_consumer(runtime: Runtime, files: ModelFiles, both_engines: str) -> None:
+    builder = runtime.create_pipeline_builder()
+    decoder = decoder_sample(files).add(runtime, builder)
+    likeliest = builder.add_model_stage(runtime.load_model(files.onnx("likeliest")))
+    builder.connect(decoder, 0, likeliest, 0)
+    decoder.request_output(0)
+    likeliest.request_output(0)
+    pipeline = builder.build()
+    decoder.reset_output(0)
+    pipeline.run()
+    assert result(likeliest) == [259]
 
 
 @pytest.mark.parametrize("is_built", [False, True])
@@ -151,31 +199,83 @@ def test_r64_an_index_out_of_range(runtime: Runtime, files: ModelFiles, onnx_eng
         stage.output(1)
 
 
+def test_r64_an_index_out_of_range_of_a_decoder(runtime: Runtime, files: ModelFiles, gguf_engine: str) -> None:
+    sample = decoder_sample(files)
+    stage, _ = sample.built(runtime)
+    with failing(0x80070057):
+        stage.bind_input(1, sample.value(runtime))
+    with failing(0x80070057):
+        stage.clear_input(1)
+    with failing(0x80070057):
+        stage.bind_output(1, sample.room(runtime))
+    with failing(0x80070057):
+        stage.request_output(1)
+    with failing(0x80070057):
+        stage.reset_output(1)
+    with failing(0x80070057):
+        stage.output(1)
+
+
+@pytest.mark.parametrize("change", ["bind_input", "bind_output", "request_output"])
+def test_r64_a_decoder_learns_its_indices_at_build(
+    runtime: Runtime, files: ModelFiles, gguf_engine: str, change: str
+) -> None:
+    sample, builder = decoder_sample(files), runtime.create_pipeline_builder()
+    stage = sample.add(runtime, builder)
+    tensor = () if change == "request_output" else (sample.room(runtime),)
+    getattr(stage, change)(1, *tensor)
+    with failing(0x80070057):
+        builder.build()
+
+
 @pytest.mark.parametrize("index", [True, "0", 0.0, None])
-def test_what_is_no_index(runtime: Runtime, files: ModelFiles, index: int) -> None:
-    stage = unbuilt(runtime, files.onnx("add"))
+def test_what_is_no_index(runtime: Runtime, engine: Sample, index: int) -> None:
+    stage, tensor = engine.unbuilt(runtime), engine.value(runtime)
     with pytest.raises(TypeError):
-        stage.bind_input(index, floats(runtime, 1, 2))
+        stage.bind_input(index, tensor)
+    with pytest.raises(TypeError):
+        stage.clear_input(index)
+    with pytest.raises(TypeError):
+        stage.bind_output(index, tensor)
     with pytest.raises(TypeError):
         stage.request_output(index)
+    with pytest.raises(TypeError):
+        stage.reset_output(index)
+    with pytest.raises(TypeError):
+        stage.output(index)
 
 
 @pytest.mark.parametrize("index", [-1, 2**32])
-def test_an_index_that_is_no_uint32(runtime: Runtime, files: ModelFiles, index: int) -> None:
-    stage = unbuilt(runtime, files.onnx("add"))
+def test_an_index_that_is_no_uint32(runtime: Runtime, engine: Sample, index: int) -> None:
+    stage, tensor = engine.unbuilt(runtime), engine.value(runtime)
     with pytest.raises(ValueError):
-        stage.bind_input(index, floats(runtime, 1, 2))
+        stage.bind_input(index, tensor)
     with pytest.raises(ValueError):
-        stage.bind_output(index, floats(runtime, 1, 2))
+        stage.clear_input(index)
+    with pytest.raises(ValueError):
+        stage.bind_output(index, tensor)
+    with pytest.raises(ValueError):
+        stage.request_output(index)
+    with pytest.raises(ValueError):
+        stage.reset_output(index)
+    with pytest.raises(ValueError):
+        stage.output(index)
+
+
+def test_a_numpy_integer_is_an_index(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    stage.bind_input(np.int64(0), engine.other(runtime))  # type: ignore[arg-type]
+    pipeline.run()
+    assert engine.answer(stage.output(np.uint8(0))) == engine.second  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("tensor", [None, np.zeros(2, np.float32)])
-def test_r65_what_is_no_tensor(runtime: Runtime, files: ModelFiles, tensor: object) -> None:
-    stage = unbuilt(runtime, files.onnx("add"))
-    with pytest.raises(TypeError):
-        stage.bind_input(0, tensor)  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
-        stage.bind_output(0, tensor)  # type: ignore[arg-type]
+def test_r65_what_is_no_tensor(runtime: Runtime, engine: Sample, tensor: object) -> None:
+    for stage in (engine.unbuilt(runtime), engine.built(runtime)[0]):
+        with pytest.raises(TypeError):
+            stage.bind_input(0, tensor)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            stage.bind_output(0, tensor)  # type: ignore[arg-type]
 
 
 def test_r65_an_array_is_told_how_to_become_a_tensor(runtime: Runtime, files: ModelFiles) -> None:
@@ -184,44 +284,61 @@ def test_r65_an_array_is_told_how_to_become_a_tensor(runtime: Runtime, files: Mo
         stage.bind_input(0, np.zeros(2, np.float32))  # type: ignore[arg-type]
 
 
-def test_r65_a_closed_tensor(runtime: Runtime, files: ModelFiles) -> None:
-    stage, tensor = unbuilt(runtime, files.onnx("add")), floats(runtime, 1, 2)
+def test_r65_a_closed_tensor(runtime: Runtime, engine: Sample) -> None:
+    stage, _ = engine.built(runtime)
+    tensor, room = engine.value(runtime), engine.room(runtime)
     tensor.close()
+    room.close()
     with pytest.raises(RuntimeError, match="Tensor is closed"):
         stage.bind_input(0, tensor)
+    with pytest.raises(RuntimeError, match="Tensor is closed"):
+        stage.bind_output(0, room)
 
 
-def test_r66_the_index_is_checked_before_the_tensor(runtime: Runtime, files: ModelFiles) -> None:
-    stage, tensor = unbuilt(runtime, files.onnx("add")), floats(runtime, 1, 2)
+def test_r66_the_index_is_checked_before_the_tensor(runtime: Runtime, engine: Sample) -> None:
+    stage, tensor = engine.built(runtime)[0], engine.value(runtime)
     tensor.close()
     with pytest.raises(TypeError):
         stage.bind_input("0", tensor)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        stage.bind_output("0", tensor)  # type: ignore[arg-type]
 
 
-def test_r66_the_stage_is_checked_first(runtime: Runtime, files: ModelFiles) -> None:
-    stage = unbuilt(runtime, files.onnx("add"))
+def test_r66_the_stage_is_checked_first(runtime: Runtime, engine: Sample) -> None:
+    stage, _ = engine.built(runtime)
     stage.close()
     with pytest.raises(RuntimeError, match="Stage is closed"):
         stage.bind_input("0", None)  # type: ignore[arg-type]
 
 
-def test_r67_a_tensor_may_be_closed_after_binding(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
-    with floats(runtime, 5, 6) as tensor:
+def test_r67_a_tensor_may_be_closed_after_binding(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    with engine.other(runtime) as tensor:
         stage.bind_input(0, tensor)
     del tensor
     gc.collect()
     pipeline.run()
-    assert result(stage) == [15, 26]
+    assert engine.answer(stage.output(0)) == engine.second
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.second
 
 
-def test_r68_bindings_survive_runs_and_resets(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
+def test_r68_bindings_survive_runs_and_resets(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
     pipeline.run()
     pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.first
     pipeline.reset()
     pipeline.run()
-    assert result(stage) == [11, 22]
+    assert engine.answer(stage.output(0)) == engine.first
+
+
+def test_r69_binding_again_feeds_new_data(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    pipeline.run()
+    stage.bind_input(0, engine.other(runtime))
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.second
 
 
 def test_r69_binding_again_changes_one_input(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
@@ -232,17 +349,47 @@ def test_r69_binding_again_changes_one_input(runtime: Runtime, files: ModelFiles
     assert result(stage) == [101, 202]
 
 
-def test_contents_are_read_by_each_run(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+def test_contents_are_read_by_each_run(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    tensor = engine.value(runtime)
+    stage.bind_input(0, tensor)
+    pipeline.run()
+    tensor.copy_from(engine.other(runtime))
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.second
+
+
+@pytest.mark.parametrize(("access", "changed"), [(1, [15, 26]), (2, [15, 26])])
+def test_changes_of_an_aliased_buffer_are_seen(
+    runtime: Runtime, files: ModelFiles, onnx_engine: str, access: int, changed: list[float]
+) -> None:
     stage, pipeline = built_add(runtime, files.onnx("add"))
     mine = np.array([1, 2], np.float32)
-    stage.bind_input(0, runtime.tensor_from_buffer(mine, F32, (2,), access=TensorAccessMode.READWRITE))
+    stage.bind_input(0, runtime.tensor_from_buffer(mine, F32, (2,), access=access))
     pipeline.run()
     mine[:] = [5, 6]
     pipeline.run()
-    assert result(stage) == [15, 26]
+    assert result(stage) == changed
 
 
-def test_r70_s_shp_01_another_element_type(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+def test_r70_another_element_type(runtime: Runtime, engine: Sample) -> None:
+    stage, _ = engine.built(runtime)
+    with failing(0x80070057):
+        stage.bind_input(0, runtime.create_tensor(TensorDataType.FLOAT64, (2,)))
+    with failing(0x80070057):
+        stage.bind_output(0, runtime.create_tensor(TensorDataType.FLOAT64, (2,)))
+
+
+def test_r70_another_rank(runtime: Runtime, engine: Sample) -> None:
+    stage, _ = engine.built(runtime)
+    data_type = engine.value(runtime).desc()[0]
+    with failing(0x80070057):
+        stage.bind_input(0, runtime.create_tensor(data_type, (1, 1, 2)))
+    with failing(0x80070057):
+        stage.bind_output(0, runtime.create_tensor(F32, (1, 1, 2)))
+
+
+def test_r70_s_shp_01_both_types_are_named(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     stage, _ = built(runtime, files.onnx("add"))
     with failing(0x80070057) as caught:
         stage.bind_input(0, integers(runtime, 1, 2))
@@ -260,24 +407,54 @@ def test_r70_another_rank_or_fixed_extent(
     assert "FLOAT32[?, 3]" in str(caught.value)
 
 
-def test_r70_a_wrong_binding_made_before_build_fails_build(
-    runtime: Runtime, files: ModelFiles, onnx_engine: str
+@pytest.mark.parametrize("shape", [(2, 2), (0,), (1, 0), ()])
+def test_r70_what_is_no_row_of_ids(
+    runtime: Runtime, files: ModelFiles, gguf_engine: str, shape: tuple[int, ...]
 ) -> None:
+    stage, _ = decoder_sample(files).built(runtime)
+    with failing(0x80070057):
+        stage.bind_input(0, runtime.create_tensor(TensorDataType.INT32, shape))
+
+
+def test_r70_a_wrong_binding_made_before_build_fails_build(runtime: Runtime, engine: Sample) -> None:
     builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(runtime.load_model(files.onnx("add")))
-    stage.bind_input(0, integers(runtime, 1, 2))
+    stage = engine.add(runtime, builder)
+    stage.bind_input(0, runtime.create_tensor(TensorDataType.FLOAT64, (2,)))
     with failing(0x80070057):
         builder.build()
 
 
-def test_r71_a_missing_input(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built(runtime, files.onnx("add"))
-    stage.bind_input(0, floats(runtime, 1, 2))
-    stage.request_output(0)
+def test_r71_a_missing_input(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    stage.clear_input(0)
     with failing(0x80070057):
         pipeline.run()
     with failing(0x8007139F):
         stage.output(0)
+    stage.bind_input(0, engine.value(runtime))
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.first
+
+
+def test_r71_nothing_is_published_when_an_input_is_missing(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    mine = engine.room(runtime)
+    stage.bind_output(0, mine)
+    stage.clear_input(0)
+    with failing(0x80070057):
+        pipeline.run()
+    assert not mine.to_numpy().any()
+
+
+def test_r71_a_later_stage_misses_an_input(runtime: Runtime, files: ModelFiles, both_engines: str) -> None:
+    builder = runtime.create_pipeline_builder()
+    decoder = decoder_sample(files).add(runtime, builder)
+    later = builder.add_model_stage(runtime.load_model(files.onnx("add")), name="sum")
+    later.bind_input(0, floats(runtime, 1, 2))
+    with failing(0x80070057) as caught:
+        builder.build().run()
+    assert decoder.sequence_position == 0
+    assert "sum: input 1" in str(caught.value)
 
 
 def test_r71_nothing_executes_when_a_later_stage_misses_an_input(
@@ -294,50 +471,78 @@ def test_r71_nothing_executes_when_a_later_stage_misses_an_input(
     assert "sum: input 1" in str(caught.value)
 
 
-def test_clear_input_unbinds(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
-    stage.clear_input(1)
-    with failing(0x80070057):
-        pipeline.run()
+def test_r72_a_read_view_takes_no_output(runtime: Runtime, engine: Sample) -> None:
+    data_type, shape = engine.room(runtime).desc()
+    view = runtime.tensor_from_buffer(np.zeros(shape, np.float32), data_type, shape, access=TensorAccessMode.READ)
+    for stage in (engine.unbuilt(runtime), engine.built(runtime)[0]):
+        with failing(0x80070057):
+            stage.bind_output(0, view)
 
 
-def test_r72_a_read_view_takes_no_output(runtime: Runtime, files: ModelFiles) -> None:
-    stage = unbuilt(runtime, files.onnx("add"))
-    view = runtime.tensor_from_buffer(bytes(8), F32, (2,), access=TensorAccessMode.READ)
-    with failing(0x80070057):
-        stage.bind_output(0, view)
+def test_a_read_view_is_an_input(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    other = engine.other(runtime)
+    view = runtime.tensor_from_buffer(other.to_numpy().tobytes(), *other.desc(), access=TensorAccessMode.READ)
     stage.bind_input(0, view)
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.second
 
 
-def test_r73_an_output_keeps_its_values(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
+def test_r73_an_output_keeps_its_values(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
     pipeline.run()
     first = stage.output(0)
-    stage.bind_input(0, floats(runtime, 5, 6))
+    before = first.to_numpy()
+    stage.bind_input(0, engine.other(runtime))
     pipeline.run()
-    assert first.to_numpy().tolist() == [11, 22]
-    assert result(stage) == [15, 26]
+    assert engine.answer(first) == engine.first
+    assert np.array_equal(first.to_numpy(), before)
+    assert engine.answer(stage.output(0)) == engine.second
 
 
 def test_r74_after_a_failed_run_there_is_no_output(
-    runtime: Runtime, files: ModelFiles, fake_ort: FakeBackend, script: Script
+    runtime: Runtime, engine: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage, pipeline = built_add(runtime, files.onnx("add"))
-    script.fail_at[2] = RuntimeError("the second run fails")
+    stage, pipeline = engine.built(runtime)
     pipeline.run()
     kept = stage.output(0)
-    with pytest.raises(RuntimeError):
+    spoil(stage, monkeypatch, RuntimeError("the second run fails"))
+    with pytest.raises(RuntimeError, match="the second run fails"):
         pipeline.run()
     with failing(0x8007139F):
         stage.output(0)
-    assert kept.to_numpy().tolist() == [11, 22]
+    assert engine.answer(kept) == engine.first
     pipeline.run()
-    assert result(stage) == [11, 22]
+    assert engine.answer(stage.output(0)) == engine.first
 
 
-def test_r75_the_execution_target(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+def test_r74_extents_that_disagree_fail_a_run(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    stage, pipeline = built(runtime, files.onnx("same_symbol"))
+    stage.bind_input(0, floats(runtime, 1, 2))
+    stage.bind_input(1, floats(runtime, 10, 20))
+    stage.request_output(0)
+    pipeline.run()
+    assert result(stage) == [33]
+    stage.bind_input(1, floats(runtime, 10, 20, 30))
+    with failing(0x80070057):
+        pipeline.run()
+    with failing(0x8007139F):
+        stage.output(0)
+
+
+def test_r74_an_unknown_token_fails_a_run(runtime: Runtime, files: ModelFiles, gguf_engine: str) -> None:
+    stage, pipeline = decoder_sample(files).built(runtime)
+    pipeline.run()
+    stage.bind_input(0, runtime.tensor_from_tokens([331]))
+    with failing(0x80070057):
+        pipeline.run()
+    with failing(0x8007139F):
+        stage.output(0)
+
+
+def test_r75_the_execution_target(runtime: Runtime, engine: Sample) -> None:
     builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(runtime.load_model(files.onnx("add")), runtime.create_cpu_target())
+    stage = engine.add(runtime, builder)
     with failing(0x8007139F):
         _ = stage.execution_target
     builder.build()
@@ -345,15 +550,16 @@ def test_r75_the_execution_target(runtime: Runtime, files: ModelFiles, onnx_engi
     assert stage.execution_target is not stage.execution_target
 
 
-def test_r76_an_output_requested_after_a_run(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    stage, pipeline = built(runtime, files.onnx("two"))
-    stage.bind_input(0, floats(runtime, 1, 2))
+def test_r76_an_output_requested_after_a_run(runtime: Runtime, engine: Sample) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = engine.add(runtime, builder)
+    pipeline = builder.build()
     pipeline.run()
     stage.request_output(0)
     with failing(0x8007139F):
         stage.output(0)
     pipeline.run()
-    assert result(stage) == [2, 4]
+    assert engine.answer(stage.output(0)) == engine.first
 
 
 # ONNX Runtime extensions
@@ -470,25 +676,53 @@ def test_r135_t80_before_and_after_build(runtime: Runtime, files: ModelFiles, on
     with failing(0x8007139F):
         options.set_session_config("a", "1")
     with failing(0x8007139F):
+        options.set_session_config_entries({"a": "1"})
+    with failing(0x8007139F):
         options.set_provider_option("a", "1")
     with failing(0x8007139F):
+        options.set_provider_options({"a": "1"})
+    with failing(0x8007139F):
         options.set_thread_count(1)
+    with failing(0x8007139F):
+        options.set_shared_context_group("a")
+    with failing(0x8007139F):
+        options.clear_shared_context_group()
 
 
-def test_r135_t86_views_of_another_engine(runtime: Runtime, files: ModelFiles) -> None:
-    stage = unbuilt(runtime, files.gguf)
+@pytest.mark.parametrize("is_built", [False, True])
+def test_r135_t86_views_of_another_engine(
+    runtime: Runtime, files: ModelFiles, gguf_engine: str, is_built: bool
+) -> None:
+    stage = built(runtime, files.gguf)[0] if is_built else unbuilt(runtime, files.gguf)
     with failing(0x80070032, NotSupportedError):
         _ = stage.ort_diagnostics().requested_provider
     with failing(0x80070032, NotSupportedError):
+        _ = stage.ort_diagnostics().selected_provider
+    with failing(0x80070032, NotSupportedError):
+        _ = stage.ort_diagnostics().is_provider_pinned
+    with failing(0x80070032, NotSupportedError):
         stage.ort_bindings().bind_input("A", floats(runtime, 1))
+    with failing(0x80070032, NotSupportedError):
+        stage.ort_bindings().bind_output("A", floats(runtime, 1))
     with failing(0x80070032, NotSupportedError):
         stage.ort_bindings().output("A")
 
 
-def test_t86_ort_options_on_a_gguf_stage_fail_build(runtime: Runtime, files: ModelFiles) -> None:
+@pytest.mark.parametrize(
+    "option",
+    [
+        lambda options: options.set_thread_count(2),
+        lambda options: options.set_session_config("a", "1"),
+        lambda options: options.set_provider_option("a", "1"),
+        lambda options: options.set_shared_context_group("a"),
+    ],
+)
+def test_t86_ort_options_on_a_gguf_stage_fail_build(
+    runtime: Runtime, files: ModelFiles, gguf_engine: str, option: Callable[[OrtStageOptions], None]
+) -> None:
     builder = runtime.create_pipeline_builder()
-    builder.add_model_stage(runtime.load_model(files.gguf)).ort_options().set_thread_count(2)
-    with replaced_backend("llama", FakeBackend()), failing(0x80070032):
+    option(builder.add_model_stage(runtime.load_model(files.gguf)).ort_options())
+    with failing(0x80070032):
         builder.build()
 
 
@@ -515,7 +749,23 @@ def test_r136_t78_wrong_names_and_tensors(runtime: Runtime, files: ModelFiles) -
     with pytest.raises(ValueError):
         names.bind_input(0, floats(runtime, 1, 2))  # type: ignore[arg-type]
     with failing(0x80070490):
+        names.bind_output("A", floats(runtime, 1, 2))
+    with failing(0x80070490):
         names.output("A")
+    with failing(0x80070490):
+        names.output("C")
+    closed = floats(runtime, 1, 2)
+    closed.close()
+    with pytest.raises(RuntimeError, match="Tensor is closed"):
+        names.bind_input("A", closed)
+
+
+def test_no_silent_operators_on_the_cpu(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(files.onnx("add")))
+    stage.ort_options().set_session_config("session.disable_cpu_ep_fallback", "1")
+    with failing(0x80004005):
+        builder.build()
 
 
 def test_t83_profiling_leaves_a_file(runtime: Runtime, files: ModelFiles, ort: None, tmp_path: Path) -> None:
@@ -547,11 +797,18 @@ def test_t82_a_group_needs_two_members(runtime: Runtime, files: ModelFiles, onnx
 
 
 def test_t82_a_group_on_the_cpu_runs(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
-    builder = group_of(runtime, files.onnx("inc"), "a", "a")
-    stage = builder.add_model_stage(runtime.load_model(files.onnx("inc")))
-    stage.ort_options().set_shared_context_group("left again")
-    stage.ort_options().clear_shared_context_group()
-    builder.build()
+    builder, target = runtime.create_pipeline_builder(), runtime.create_cpu_target()
+    model = runtime.load_model(files.onnx("inc"))
+    first, second, third = (builder.add_model_stage(model, target) for _ in range(3))
+    for stage in (first, second, third):
+        stage.ort_options().set_shared_context_group("a")
+        stage.bind_input(0, integers(runtime, 5))
+        stage.request_output(0)
+    third.ort_options().set_shared_context_group("left again")
+    third.ort_options().clear_shared_context_group()
+    third.ort_options().clear_shared_context_group()
+    builder.build().run()
+    assert result(first) == result(second) == result(third) == [6]
 
 
 def test_t82_members_have_equal_provider_options(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
@@ -572,6 +829,22 @@ def test_t82_members_are_built_in_a_row(
     entries = [dict(options.ort.session_config) if options.ort else {} for options in script.options]
     share, stop = {"ep.share_ep_contexts": "1"}, {"ep.stop_share_ep_contexts": "1"}
     assert entries == [share, share | stop, {}]
+
+
+def test_t82_the_last_group_counts(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    builder = group_of(runtime, files.onnx("inc"), "a", "a")
+    stage = builder.add_model_stage(runtime.load_model(files.onnx("inc")))
+    stage.ort_options().set_shared_context_group("a")
+    stage.ort_options().set_shared_context_group("alone")
+    with failing(0x80070057) as caught:
+        builder.build()
+    assert "'alone'" in str(caught.value)
+
+
+def test_t82_groups_are_of_one_build(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    for _ in range(2):
+        with failing(0x80070057):
+            group_of(runtime, files.onnx("inc"), "a").build()
 
 
 @pytest.mark.parametrize("name", ["", "a\0", 5, None])
@@ -647,6 +920,20 @@ def test_s_shp_03_an_empty_tensor_runs(runtime: Runtime, files: ModelFiles, onnx
     assert stage.output(0).to_numpy().shape == (0, 3)
 
 
+def test_a_prompt_may_be_longer_than_a_batch(runtime: Runtime, files: ModelFiles, llama: None) -> None:
+    answers = []
+    for batch_size in (512, 4):
+        builder = runtime.create_pipeline_builder()
+        stage = builder.add_model_stage(runtime.load_model(files.gguf), runtime.create_cpu_target())
+        stage.llama_options().batch_size = batch_size
+        stage.bind_input(0, runtime.tensor_from_tokens([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]))
+        stage.request_output(0)
+        builder.build().run()
+        assert stage.sequence_position == 10
+        answers.append(stage.output(0).to_numpy())
+    assert np.allclose(answers[0], answers[1], atol=1e-3)
+
+
 def test_r139_a_symbol_can_be_fixed(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(files.onnx("dyn1")))
@@ -693,12 +980,20 @@ def test_r140_t69_overrides_are_an_ordered_live_mapping(runtime: Runtime, files:
         del dimensions["c"]
 
 
-def test_r141_t86_a_gguf_has_no_symbols(runtime: Runtime, files: ModelFiles) -> None:
-    stage = unbuilt(runtime, files.gguf)
+@pytest.mark.parametrize("is_built", [False, True])
+def test_r141_t86_a_gguf_has_no_symbols(runtime: Runtime, files: ModelFiles, gguf_engine: str, is_built: bool) -> None:
+    stage = built(runtime, files.gguf)[0] if is_built else unbuilt(runtime, files.gguf)
     assert stage.supports_symbolic_dimensions is False
     assert unbuilt(runtime, files.onnx("add")).supports_symbolic_dimensions is True
     with failing(0x80004002, NotSupportedError):
         _ = stage.symbolic_dimensions
+
+
+def test_r142_a_bound_row_of_another_length(runtime: Runtime, files: ModelFiles, gguf_engine: str) -> None:
+    stage, _ = decoder_sample(files).built(runtime)
+    for shape in ((1, 330), (331,), (2, 331)):
+        with failing(0x80070057):
+            stage.bind_output(0, runtime.create_tensor(F32, shape))
 
 
 def test_r142_a_bound_output_of_another_shape(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import array
+import ctypes
 import gc
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
+from fakes.engines import Sample, decoder_sample
+from fakes.model_files import ModelFiles
 from fakes.rig import failing
-from fakes.staged import StagedStorage
+from fakes.staged import DeviceStorage
 from winml_lite import (
     NotSupportedError,
     Runtime,
@@ -22,6 +31,7 @@ from winml_lite import (
 from winml_lite.storage import Claim, Storage
 
 T = TensorDataType
+Array = npt.NDArray[Any]
 READ, WRITE, READ_WRITE = TensorLockMode.READ, TensorLockMode.WRITE, TensorLockMode.READ_WRITE
 NUMPY_TYPES = [
     "float32", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float64", "bool",
@@ -65,7 +75,7 @@ def test_t4_a_numpy_scalar_becomes_rank_1(runtime: Runtime) -> None:
     assert runtime.tensor_from_numpy(np.float32(3)).desc() == (T.FLOAT32, (1,))
 
 
-@pytest.mark.parametrize("dtype", ["complex64", "object", "U4", "datetime64[s]"])
+@pytest.mark.parametrize("dtype", ["complex64", "object", "U4", "S4", "V4", "datetime64[s]", "i4,f4"])
 def test_t5_other_dtypes_are_refused(runtime: Runtime, dtype: str) -> None:
     with pytest.raises(ValueError, match="float32"):
         runtime.tensor_from_numpy(np.zeros(2, dtype))
@@ -75,6 +85,38 @@ def test_t5_a_foreign_byte_order_is_converted(runtime: Runtime) -> None:
     tensor = runtime.tensor_from_numpy(np.array([1.5, 2], ">f4"))
     assert tensor.desc() == (T.FLOAT32, (2,))
     assert tensor.to_numpy().tolist() == [1.5, 2]
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">i2", ">u4", ">f2"])
+@pytest.mark.parametrize("view", [lambda x: x, lambda x: x.T, lambda x: x[::-1, ::2], lambda x: x[0, 0]])
+def test_t5_any_layout_in_any_byte_order(runtime: Runtime, dtype: str, view: Callable[[Array], Array]) -> None:
+    source = view(np.arange(12).reshape(3, 4).astype(dtype))
+    assert runtime.tensor_from_numpy(source).to_numpy().ravel().tolist() == source.ravel().tolist()
+
+
+@pytest.mark.parametrize("value", [None, "text", [1, "2"], [[1], [1, 2]], {"a": 1}, 2**64, object()])
+def test_t5_what_is_no_array(runtime: Runtime, value: npt.ArrayLike) -> None:
+    with pytest.raises(ValueError):
+        runtime.tensor_from_numpy(value)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "int4", "uint4"])
+def test_t5_types_of_an_extension_go_as_bytes(runtime: Runtime, name: str) -> None:
+    extension = pytest.importorskip("ml_dtypes")
+    source = np.array([1, 2], getattr(extension, name))
+    with pytest.raises(ValueError, match=f"{name}.*as bytes"):
+        runtime.tensor_from_numpy(source)
+
+
+def test_t5_bfloat16_of_an_extension_is_a_buffer(runtime: Runtime) -> None:
+    extension = pytest.importorskip("ml_dtypes")
+    source = np.array([1, -2], extension.bfloat16)
+    for access in TensorAccessMode:
+        tensor = runtime.tensor_from_buffer(source, T.BFLOAT16, (2,), access=access)
+        with tensor.lock(READ) as lock:
+            assert bytes(lock.data()).hex() == "803f00c0"
+    with pytest.raises(ValueError, match="takes 1 bytes"):
+        runtime.tensor_from_buffer(np.array([1, 2], extension.int4), T.INT4, (2,))
 
 
 def test_t5_lists_are_arrays(runtime: Runtime) -> None:
@@ -236,6 +278,64 @@ def test_t16_a_copy_packs(runtime: Runtime) -> None:
     assert tensor.to_numpy()[0, 0] == 0
 
 
+@pytest.mark.parametrize("export", [lambda x: x, memoryview])
+def test_t16_a_foreign_byte_order_is_converted_by_a_copy_only(runtime: Runtime, export: Callable[[Array], Any]) -> None:
+    source = export(np.array([[1, 2], [3, 4]], ">i4").T)
+    for tensor in (
+        runtime.tensor_from_buffer(source, T.INT32, (2, 2)),
+        runtime.create_tensor(T.INT32, (2, 2), source),
+    ):
+        assert tensor.to_numpy().tolist() == [[1, 3], [2, 4]]
+    for access in TensorAccessMode.READ, TensorAccessMode.READWRITE:
+        with pytest.raises(ValueError, match="byte order"):
+            runtime.tensor_from_buffer(export(np.array([1, 2], ">i4")), T.INT32, (2,), access=access)
+
+
+def test_t16_a_foreign_byte_order_of_ctypes(runtime: Runtime) -> None:
+    numbers = (ctypes.c_int32.__ctype_be__ * 2)(1, 2)
+    assert runtime.tensor_from_buffer(numbers, T.INT32, (2,)).to_numpy().tolist() == [1, 2]
+    with pytest.raises(ValueError, match="byte order"):
+        runtime.tensor_from_buffer(numbers, T.INT32, (2,), access=1)
+
+
+@pytest.mark.parametrize(
+    "view", [lambda x: x[::-1], lambda x: x[:, ::-2], lambda x: np.broadcast_to(x[0], (3, 2)), lambda x: x.T]
+)
+@pytest.mark.parametrize("export", [lambda x: x, memoryview])
+def test_t16_any_layout_is_packed(
+    runtime: Runtime, view: Callable[[Array], Array], export: Callable[[Array], Any]
+) -> None:
+    source = view(np.arange(6, dtype=np.int16).reshape(3, 2))
+    assert runtime.tensor_from_buffer(export(source), T.INT16, source.shape).to_numpy().tolist() == source.tolist()
+    assert runtime.create_tensor(T.INT16, source.shape, export(source)).to_numpy().tolist() == source.tolist()
+
+
+@pytest.mark.parametrize("access", list(TensorAccessMode))
+@pytest.mark.parametrize("buffer", [bytearray(), np.zeros((0, 3), np.float32), np.zeros((4, 0, 3))[:, :, ::2]])
+def test_t11_empty_buffers(runtime: Runtime, access: TensorAccessMode, buffer: Any) -> None:
+    tensor = runtime.tensor_from_buffer(buffer, T.FLOAT32, (0, 3), access=access)
+    assert tensor.to_numpy().shape == (0, 3)
+    with pytest.raises(ValueError, match="has 0"):
+        runtime.tensor_from_buffer(buffer, T.FLOAT32, (1, 3), access=access)
+
+
+@pytest.mark.parametrize("access", list(TensorAccessMode))
+def test_t3_a_buffer_of_rank_0(runtime: Runtime, access: TensorAccessMode) -> None:
+    tensor = runtime.tensor_from_buffer(np.array(7, np.int32), T.INT32, (), access=access)
+    assert tensor.desc() == (T.INT32, ())
+    assert tensor.to_numpy() == 7
+
+
+def test_t2_bytes_are_bytes_whatever_their_format(runtime: Runtime) -> None:
+    tensor = runtime.tensor_from_buffer(array.array("d", [1.0]), T.INT64, (1,))
+    assert tensor.to_numpy().tolist() == [0x3FF0000000000000]
+
+
+def test_t2_a_size_that_does_not_fit_takes_no_memory(runtime: Runtime) -> None:
+    with pytest.raises(ValueError, match="the buffer has 4"):
+        runtime.create_tensor(T.FLOAT32, (2**40,), b"1234")
+
+
 def test_a_buffer_is_needed(runtime: Runtime) -> None:
     with pytest.raises(TypeError):
         runtime.tensor_from_buffer([1, 2], T.INT32, (2,))
@@ -243,11 +343,23 @@ def test_a_buffer_is_needed(runtime: Runtime) -> None:
         runtime.tensor_from_buffer(None, T.INT32, (2,), access=1)
 
 
-def test_an_array_of_objects_is_no_memory(runtime: Runtime) -> None:
-    array = np.array([None, None])
-    for access in (0, 1, 2):
-        with pytest.raises(ValueError):
-            runtime.tensor_from_buffer(array, T.INT64, (2,), access=access)
+@pytest.mark.parametrize("access", list(TensorAccessMode))
+@pytest.mark.parametrize(
+    "objects",
+    [
+        np.array([None, None]),
+        np.zeros(2, [("a", object)]),
+        np.array([None, None]).data,
+        np.zeros(2, [("a", object)]).data,
+        (ctypes.py_object * 2)(1, 2),  # type: ignore[misc]
+    ],
+    ids=["array", "records", "memoryview", "memoryview of records", "ctypes"],
+)
+def test_an_array_of_objects_is_no_memory(runtime: Runtime, objects: Any, access: TensorAccessMode) -> None:
+    with pytest.raises(ValueError, match="objects"):
+        runtime.tensor_from_buffer(objects, T.INT64, (2,), access=access)
+    with pytest.raises(ValueError, match="objects"):
+        runtime.create_tensor(T.INT64, (2,), objects)
 
 
 # Copying, filling, regions
@@ -295,6 +407,13 @@ def test_t17_copy_from_what_is_no_open_tensor(runtime: Runtime) -> None:
         (T.FLOAT16, 1e6),
         (T.FLOAT64, 10**400),
         (T.FLOAT32, None),
+        (T.FLOAT32, 1j),
+        (T.FLOAT32, np.complex64(1)),
+        (T.FLOAT32, np.array([1.0])),
+        (T.INT32, np.array([1])),
+        (T.INT32, np.float32(1)),
+        (T.INT32, float("nan")),
+        (T.BOOL, np.array([True])),
     ],
 )
 def test_t18_a_value_that_does_not_fit(runtime: Runtime, data_type: T, value: float) -> None:
@@ -314,6 +433,14 @@ def test_t18_a_value_that_does_not_fit(runtime: Runtime, data_type: T, value: fl
         (T.UINT64, 2**64 - 1, 2**64 - 1),
         (T.BOOL, "yes", True),
         (T.BOOL, 0.0, False),
+        (T.BOOL, np.False_, False),
+        (T.INT16, np.uint64(300), 300),
+        (T.INT16, np.array(300), 300),
+        (T.FLOAT32, np.array(0.5), 0.5),
+        (T.FLOAT32, Fraction(1, 4), 0.25),
+        (T.FLOAT32, Decimal("0.75"), 0.75),
+        (T.FLOAT64, 2**70, 2.0**70),
+        (T.FLOAT32, float("-inf"), float("-inf")),
     ],
 )
 def test_t18_t19_fill(runtime: Runtime, data_type: T, value: float, stored: float) -> None:
@@ -476,6 +603,21 @@ def test_t26_unknown_modes_and_flags(runtime: Runtime, mode: int, flags: int) ->
         runtime.create_tensor(T.INT32, (2,)).lock(mode, flags)
 
 
+@pytest.mark.parametrize(
+    ("mode", "flags"),
+    [(True, 0), (1.0, 0), (None, 0), ([], 0), (TensorAccessMode.READ, 0), (TensorAccessMode.READWRITE, 0), (1, True)],
+)
+def test_t26_numbers_that_mean_something_else(runtime: Runtime, mode: int, flags: int) -> None:
+    with failing(0x80070057):
+        runtime.create_tensor(T.INT32, (2,)).lock(mode, flags)
+
+
+@pytest.mark.parametrize("mode", [1, np.int64(1), READ])
+def test_t26_a_number_is_a_mode(runtime: Runtime, mode: int) -> None:
+    with runtime.create_tensor(T.INT32, (2,)).lock(mode, np.uint8(1)) as lock:  # type: ignore[arg-type]
+        assert lock.data().readonly
+
+
 @pytest.mark.parametrize("flags", [TensorLockFlags.NONE, TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS])
 def test_t27_changes_are_visible_at_once(runtime: Runtime, flags: TensorLockFlags) -> None:
     tensor = runtime.create_tensor(T.INT32, (2,))
@@ -499,9 +641,9 @@ def test_t28_a_direct_lock_has_nothing_to_commit(runtime: Runtime, mode: TensorL
         lock.commit()
 
 
-def staged(runtime: Runtime) -> tuple[Tensor, StagedStorage]:
+def staged(runtime: Runtime) -> tuple[Tensor, DeviceStorage]:
     """A tensor on memory like that of a device, with the int32 values 5 and 6."""
-    storage = StagedStorage(np.array([5, 6], np.int32).tobytes(), T.INT32, (2,))
+    storage = DeviceStorage(np.array([5, 6], np.int32).tobytes(), T.INT32, (2,))
     return Tensor(storage, runtime.underlying_object), storage
 
 
@@ -651,6 +793,56 @@ def test_t55_wrong_tensors(runtime: Runtime) -> None:
         runtime.tensor_from_numpy(np.array([-1])).token_ids()
 
 
+# Windows only
+
+
+def test_t87_a_tensor_is_no_d3d12_buffer(runtime: Runtime) -> None:
+    tensor = runtime.create_tensor(T.FLOAT32, (2,))
+    with failing(0x80004002, NotSupportedError) as caught:
+        tensor.d3d12_buffer()
+    assert "np.asarray" in str(caught.value)
+    tensor.close()
+    with pytest.raises(RuntimeError, match="Tensor is closed"):
+        tensor.d3d12_buffer()
+
+
+def test_t87_a_d3d12_buffer_needs_a_target(runtime: Runtime) -> None:
+    with pytest.raises(ValueError, match="target"):
+        runtime.tensor_from_d3d12_buffer(object(), T.FLOAT32, (2,), target=None)
+
+
+def test_t87_no_d3d12_buffers_here(runtime: Runtime) -> None:
+    target = runtime.create_cpu_target()
+    with failing(0x80070032, NotSupportedError) as caught:
+        runtime.tensor_from_d3d12_buffer(object(), T.FLOAT32, (2,), size_in_bytes=8, target=target)
+    assert "tensor_from_buffer" in str(caught.value)
+    runtime.close()
+    with pytest.raises(RuntimeError, match="Runtime is closed"):
+        runtime.tensor_from_d3d12_buffer(object(), T.FLOAT32, (2,), target=target)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({"resource": None}, ValueError),
+        ({"data_type": T.UNDEFINED}, ValueError),
+        ({"shape": (-1,)}, ValueError),
+        ({"offset_in_bytes": -1}, ValueError),
+        ({"offset_in_bytes": True}, ValueError),
+        ({"offset_in_bytes": 1.5}, ValueError),
+        ({"size_in_bytes": 7}, ValueError),
+        ({"size_in_bytes": True}, ValueError),
+        ({"target": "GPU"}, TypeError),
+    ],
+)
+def test_t87_wrong_arguments_of_a_d3d12_buffer(
+    runtime: Runtime, changed: dict[str, Any], kind: type[Exception]
+) -> None:
+    arguments = {"resource": object(), "data_type": T.FLOAT32, "shape": (2,), "target": runtime.create_cpu_target()}
+    with pytest.raises(kind):
+        runtime.tensor_from_d3d12_buffer(**{**arguments, **changed})
+
+
 # Errors
 
 
@@ -660,3 +852,126 @@ def test_the_wrapper_shows_what_is_behind_it(runtime: Runtime) -> None:
     tensor.close()
     with pytest.raises(RuntimeError):
         _ = tensor.underlying_object
+
+
+# Tensors that a stage uses
+
+
+def test_t12_a_run_writes_into_the_callers_buffer(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    data_type, shape = engine.room(runtime).desc()
+    mine = np.zeros(shape, np.float32)
+    stage.bind_output(0, runtime.tensor_from_buffer(mine, data_type, shape, access=TensorAccessMode.READWRITE))
+    pipeline.run()
+    assert engine.answer(runtime.tensor_from_numpy(mine)) == engine.first
+
+
+@pytest.mark.parametrize("access", [TensorAccessMode.READ, TensorAccessMode.READWRITE])
+def test_t12_t14_a_run_reads_the_callers_buffer(runtime: Runtime, engine: Sample, access: TensorAccessMode) -> None:
+    stage, pipeline = engine.built(runtime)
+    value, other = engine.value(runtime), engine.other(runtime)
+    mine = bytearray(value.to_numpy().tobytes())
+    stage.bind_input(0, runtime.tensor_from_buffer(mine, *value.desc(), access=access))
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.first
+    mine[:] = other.to_numpy().tobytes()
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.second
+
+
+def test_t13_a_bound_buffer_is_pinned_by_the_stage(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    other = engine.other(runtime)
+    buffer = bytearray(other.to_numpy().tobytes())
+    with runtime.tensor_from_buffer(buffer, *other.desc(), access=TensorAccessMode.READ) as tensor:
+        stage.bind_input(0, tensor)
+    with pytest.raises(BufferError):
+        buffer.extend(b"x")
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.second
+    with pytest.raises(BufferError):
+        buffer.extend(b"x")
+    stage.bind_input(0, engine.value(runtime))
+    pipeline.run()
+    del tensor
+    buffer.extend(b"x")
+
+
+def test_t13_a_closed_pipeline_pins_nothing(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    data_type, shape = engine.room(runtime).desc()
+    buffer = bytearray(np.zeros(shape, np.float32).tobytes())
+    with runtime.tensor_from_buffer(buffer, data_type, shape, access=TensorAccessMode.READWRITE) as tensor:
+        stage.bind_output(0, tensor)
+    pipeline.run()
+    pipeline.close()
+    with pytest.raises(BufferError):
+        buffer.extend(b"x")
+    stage.close()
+    buffer.extend(b"x")
+
+
+def test_t20_a_region_of_an_output(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    pipeline.run()
+    output = stage.output(0)
+    starts, extents = (0,) * (len(output.desc()[1]) - 1) + (1,), (1,) * len(output.desc()[1])
+    region = output.region(starts, extents)
+    before = output.to_numpy()[..., 1]
+    stage.bind_input(0, engine.other(runtime))
+    pipeline.run()
+    assert region.to_numpy()[..., 0] == before
+
+
+def test_t22_a_closed_output_leaves_the_stage_its_own(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    pipeline.run()
+    output = stage.output(0)
+    output.close()
+    with pytest.raises(RuntimeError, match="Tensor is closed"):
+        output.to_numpy()
+    assert engine.answer(stage.output(0)) == engine.first
+
+
+def test_t23_an_output_outlives_everything(engine: Sample) -> None:
+    runtime = Runtime()
+    stage, pipeline = engine.built(runtime)
+    pipeline.run()
+    output = stage.output(0)
+    pipeline.close()
+    stage.close()
+    runtime.close()
+    del stage, pipeline, runtime
+    gc.collect()
+    assert engine.answer(output) == engine.first
+
+
+@pytest.mark.parametrize("mode", [READ, WRITE, READ_WRITE])
+def test_t24_a_lock_on_a_bound_output_excludes_runs(runtime: Runtime, engine: Sample, mode: TensorLockMode) -> None:
+    stage, pipeline = engine.built(runtime)
+    room = engine.room(runtime)
+    stage.bind_output(0, room)
+    with room.lock(mode), failing(0x800700D4):
+        pipeline.run()
+    pipeline.run()
+    assert engine.answer(room) == engine.first
+
+
+def test_t27_what_a_lock_writes_is_what_a_run_reads(runtime: Runtime, engine: Sample) -> None:
+    stage, pipeline = engine.built(runtime)
+    tensor = engine.value(runtime)
+    stage.bind_input(0, tensor)
+    pipeline.run()
+    with tensor.lock(READ_WRITE) as lock:
+        lock.data()[:] = engine.other(runtime).to_numpy().tobytes()
+    pipeline.run()
+    assert engine.answer(stage.output(0)) == engine.second
+
+
+def test_t54_tokens_feed_a_decoder(runtime: Runtime, files: ModelFiles, gguf_engine: str) -> None:
+    sample = decoder_sample(files)
+    stage, pipeline = sample.built(runtime)
+    stage.bind_input(0, runtime.tensor_from_tokens([5, 10], options=TokenTensorOptions(T.INT32)))
+    pipeline.run()
+    assert sample.answer(stage.output(0)) == (259,)
+    assert stage.sequence_position == 2

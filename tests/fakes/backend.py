@@ -1,41 +1,46 @@
 """A scriptable engine behind the border of `winml_lite/native/backend.py`.
 
-`FakeBackend()` evaluates ONNX graphs with the reference evaluator of the `onnx` package. `FakeBackend(logits=...)` is a
-token model: it keeps the ids it has consumed, and each run asks `logits(ids)` for the next row. `Script` makes runs
-block or fail, and counts calls.
+`FakeBackend()` evaluates ONNX graphs (`graph.py`). `FakeBackend(logits=...)` is a token model: it keeps the ids it has
+consumed, and each run asks `logits(ids)` for the next row, or for its beginning; the rest is 0. Vocabulary size and
+context length are those of the `.gguf` file, unless they are given. `Script` makes runs block or fail, and counts.
 
     with replaced_backend("ort", FakeBackend(script := Script(fail_at={2: WinMLError(E_FAIL)}))): ...
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+import weakref
+from collections.abc import Callable, Container, Iterable, Sequence
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fakes.segments import FakeSegments
 from winml_lite.errors import (
     CANCELLED,
     E_BOUNDS,
-    E_FAIL,
     E_INVALIDARG,
+    E_NOT_VALID_STATE,
     MODULE_NOT_FOUND,
     NOT_FOUND,
     NOT_SUPPORTED,
     WinMLError,
 )
-from winml_lite.files.artifact import Artifact, GgufArtifact, OnnxArtifact, Port
-from winml_lite.native.backend import Placement, StageOptions
+from winml_lite.files.artifact import Artifact, GgufArtifact
+from winml_lite.native.backend import Placement, Speculation, StageOptions
 from winml_lite.native.backend import Sequence as StageSequence
+from winml_lite.native.hardware import Device
+from winml_lite.native.segments import SegmentPlan, Segments
 from winml_lite.storage import Storage, check_descriptor
 from winml_lite.values import FREE_DIMENSION, NUMPY_NAMES, Descriptor, EngineInfo, ExecutionTargetKind, TensorDataType
 
 Array = npt.NDArray[Any]
 Logits = Callable[[Sequence[int]], npt.ArrayLike]
 
+_DEFAULT_CAPACITY = 4096
 _FROM_NAME = {name: data_type for data_type, name in NUMPY_NAMES.items()}
 
 
@@ -73,8 +78,9 @@ class FakeBackend:
         *,
         logits: Logits | None = None,
         vocabulary_size: int = 0,
-        declared_capacity: int = 64,
+        declared_capacity: int | None = None,
         gpu: bool = False,
+        devices: Iterable[Device] = (),
         problem: str | None = None,
     ) -> None:
         self.script = script or Script()
@@ -82,8 +88,9 @@ class FakeBackend:
         self.vocabulary_size = vocabulary_size
         self.declared_capacity = declared_capacity
         self.gpu = gpu
+        self.listed = tuple(devices)
         self.problem = problem
-        self.executors: list[FakeExecutor] = []
+        self._built: list[weakref.ref[FakeExecutor]] = []
 
     def build_stage(self, artifact: Artifact, placement: Placement, options: StageOptions) -> FakeExecutor:
         script = self.script
@@ -97,11 +104,18 @@ class FakeBackend:
         kind = self._resolve(artifact, placement)
         executor: FakeExecutor
         if self.logits is not None or isinstance(artifact, GgufArtifact):
-            executor = TokenExecutor(self, kind, options)
+            executor = TokenExecutor(self, artifact, kind, options)
         else:
+            from fakes.graph import GraphExecutor  # the evaluator is slow to import, and a decoder needs none
+
             executor = GraphExecutor(script, artifact, kind, options)
-        self.executors.append(executor)
+        self._built.append(weakref.ref(executor))
         return executor
+
+    @property
+    def executors(self) -> list[FakeExecutor]:
+        """Executors that are alive, in the order they were built."""
+        return [executor for reference in self._built if (executor := reference()) is not None]
 
     def _resolve(self, artifact: Artifact, placement: Placement) -> ExecutionTargetKind:
         is_llama = isinstance(artifact, GgufArtifact)
@@ -119,6 +133,11 @@ class FakeBackend:
         version = None if self.problem else "1.0"
         return EngineInfo("fake", (".onnx", ".ort", ".gguf"), version, None, self.problem)
 
+    def devices(self) -> tuple[Device, ...]:
+        if self.problem is not None:
+            raise WinMLError(MODULE_NOT_FOUND, "loading the fake engine", self.problem)
+        return self.listed
+
 
 class FakeExecutor:
     """Bindings, publication, counting, blocking and failing; `compute` is for the two kinds of model below."""
@@ -126,6 +145,14 @@ class FakeExecutor:
     inputs: tuple[Descriptor, ...]
     outputs: tuple[Descriptor, ...]
     sequence: StageSequence | None = None
+
+    @property
+    def segments(self) -> Segments | None:
+        return None
+
+    @property
+    def speculation(self) -> Speculation | None:
+        return None
 
     def __init__(self, script: Script, kind: ExecutionTargetKind, debug_name: str) -> None:
         self.script = script
@@ -154,16 +181,22 @@ class FakeExecutor:
             raise WinMLError(E_INVALIDARG, "", f"there is no output {index}")
         if storage is not None:
             check_descriptor(storage, self.outputs[index], f"{self.debug_name}: output {index}")
+        place = self.places.get(index)
+        if place is not None and place is not storage:
+            self.results.pop(index, None)  # an engine keeps no tensor that it does not write to any more
         if wanted:
             self.places[index] = storage
         else:
             self.places.pop(index, None)
 
     def run(self) -> None:
+        inputs = self.gathered()
+        self.follow_script()
+        self._publish(self.compute(inputs))
+
+    def follow_script(self) -> None:
+        """Count a run, and let it block or fail when its turn has come."""
         script = self.script
-        missing = [index for index in range(len(self.inputs)) if index not in self.bound]
-        if missing:
-            raise WinMLError(E_INVALIDARG, "", f"{self.debug_name}: input {missing[0]} is not bound")
         script.runs += 1
         number = script.runs
         self._aborted = False
@@ -178,7 +211,17 @@ class FakeExecutor:
         failure = script.fail_at.get(number)
         if failure is not None:
             raise failure
-        self._publish(self.compute([self.bound[index].array() for index in range(len(self.inputs))]))
+
+    def gathered(self) -> list[Array]:
+        """The values of all inputs; what a run is refused for before it begins, it is refused for here."""
+        self.require_inputs(range(len(self.inputs)), ())
+        return [self.bound[index].array() for index in range(len(self.inputs))]
+
+    def require_inputs(self, indices: Iterable[int], kept: Container[int]) -> None:
+        """Raise 0x80070057 for the first input that is neither bound nor kept by the stage itself."""
+        missing = [index for index in indices if index not in self.bound and index not in kept]
+        if missing:
+            raise WinMLError(E_INVALIDARG, "", f"{self.debug_name}: input {missing[0]} is not bound")
 
     def compute(self, inputs: list[Array]) -> list[Array]:
         raise NotImplementedError
@@ -204,6 +247,8 @@ class FakeExecutor:
         self.script.discards += 1
 
     def output(self, index: int) -> Storage:
+        if index not in self.results:
+            raise WinMLError(E_NOT_VALID_STATE, "", f"{self.debug_name}: output {index} was not produced")
         return self.results[index]
 
     def abort(self) -> None:
@@ -212,72 +257,96 @@ class FakeExecutor:
             self._block.release.set()
 
 
-class GraphExecutor(FakeExecutor):
-    """Evaluates an ONNX graph."""
-
-    def __init__(
-        self, script: Script, artifact: OnnxArtifact, kind: ExecutionTargetKind, options: StageOptions
-    ) -> None:
-        super().__init__(script, kind, options.debug_name)
-        from onnx.reference import ReferenceEvaluator
-
-        overrides = dict(options.dimension_overrides)
-        self.inputs = tuple(_overridden(port, overrides).descriptor for port in artifact.inputs)
-        self.outputs = tuple(_overridden(port, overrides).descriptor for port in artifact.outputs)
-        self._names = [port.name for port in artifact.inputs]
-        source: Any = artifact.data if artifact.data is not None else artifact.path
-        try:
-            self._evaluator = ReferenceEvaluator(source)
-        except Exception as error:
-            raise WinMLError(E_FAIL, "", str(error)) from error
-
-    def compute(self, inputs: list[Array]) -> list[Array]:
-        results: list[Array] = self._evaluator.run(None, dict(zip(self._names, inputs, strict=True)))
-        return results
-
-
-def _overridden(port: Port, overrides: dict[str, int]) -> Port:
-    dimensions = tuple(overrides.get(d, d) if isinstance(d, str) else d for d in port.dimensions)
-    return replace(port, dimensions=dimensions)
-
-
 class TokenExecutor(FakeExecutor):
     """A decoder: input 0 takes ids, output 0 gives one row of logits, the state is the list of consumed ids."""
 
-    def __init__(self, backend: FakeBackend, kind: ExecutionTargetKind, options: StageOptions) -> None:
+    def __init__(
+        self, backend: FakeBackend, artifact: Artifact, kind: ExecutionTargetKind, options: StageOptions
+    ) -> None:
         super().__init__(backend.script, kind, options.debug_name)
         self._backend = backend
+        self._file = artifact.file if isinstance(artifact, GgufArtifact) else None
+        self.selection: tuple[Storage, SegmentPlan] | None = None
+        self.ends_with_segment = False
+        self._took_segment = False
+        declared, vocabulary_size = backend.declared_capacity or 64, backend.vocabulary_size
+        if isinstance(artifact, GgufArtifact):
+            metadata = artifact.file.metadata
+            declared = backend.declared_capacity or _number(metadata[f"{artifact.file.architecture}.context_length"])
+            vocabulary_size = vocabulary_size or len(_texts(metadata["tokenizer.ggml.tokens"]))
         self.inputs = ((TensorDataType.INT32, (1, FREE_DIMENSION)),)
-        self.outputs = ((TensorDataType.FLOAT32, (1, backend.vocabulary_size)),)
-        declared = backend.declared_capacity
-        self.tokens = FakeSequence(backend.script, declared, options.capacity_hint or declared)
+        self.outputs = ((TensorDataType.FLOAT32, (1, vocabulary_size)),)
+        capacity = options.capacity_hint or min(declared, _DEFAULT_CAPACITY)
+        self.tokens = FakeSequence(backend.script, declared, capacity)
         self.sequence = self.tokens
+
+    @property
+    def segments(self) -> FakeSegments | None:
+        if self._file is None or "token_embd.weight" not in self._file.tensors:
+            return None  # a file without weights, made for tests that need none
+        return FakeSegments(self, self._file)
+
+    def run(self) -> None:
+        segments = self.segments
+        self._took_segment = self.selection is not None and segments is not None
+        if segments is None or self.selection is None:
+            super().run()
+            return
+        self.follow_script()
+        ids = segments.ids()
+        self._check_room(ids)
+        self.tokens.pending = ids
+
+    @property
+    def speculation(self) -> Speculation:
+        from fakes.speculation import FakeSpeculation
+
+        return FakeSpeculation(self, self.tokens)
 
     def check_input(self, index: int, storage: Storage) -> None:
         shape = storage.shape
         is_row = len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)
-        if storage.data_type not in (TensorDataType.INT32, TensorDataType.INT64) or not is_row:
+        if storage.data_type not in (TensorDataType.INT32, TensorDataType.INT64) or not is_row or not shape[-1]:
             raise WinMLError(E_INVALIDARG, "", f"input 0 takes ids of shape (n,) or (1, n), not {storage.descriptor}")
 
     def compute(self, inputs: list[Array]) -> list[Array]:
-        sequence = self.tokens
+        sequence, vocabulary_size = self.tokens, self.outputs[0][1][-1]
         ids: list[int] = inputs[0].reshape(-1).tolist()
-        if not ids or not all(0 <= token < self._backend.vocabulary_size for token in ids):
+        if not ids or not all(0 <= token < vocabulary_size for token in ids):
             raise WinMLError(E_INVALIDARG, "", f"there is no token {ids}")
-        if len(sequence.ids) + len(ids) > sequence.capacity:
-            raise WinMLError(E_BOUNDS, "", f"the capacity is {sequence.capacity}")
+        self._check_room(ids)
         assert self._backend.logits is not None
-        row = np.asarray(self._backend.logits([*sequence.ids, *ids]), np.float32)
+        given = np.asarray(self._backend.logits([*sequence.ids, *ids]), np.float32)[:vocabulary_size]
+        row = np.zeros((1, vocabulary_size), np.float32)
+        row[0, : given.size] = given
         sequence.pending = ids
-        return [row.reshape(1, -1)]
+        return [row]
+
+    def _check_room(self, ids: list[int]) -> None:
+        if len(self.tokens.ids) + len(ids) > self.tokens.capacity:
+            raise WinMLError(E_BOUNDS, "", f"the capacity is {self.tokens.capacity}")
 
     def commit(self) -> None:
         super().commit()
         self.tokens.commit()
+        self.ends_with_segment = self._took_segment
+        if self._took_segment:
+            self.selection = None
+            self.results = {}
 
     def discard(self) -> None:
         super().discard()
         self.tokens.pending = []
+
+
+def _number(value: object) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _texts(value: object) -> list[object]:
+    assert isinstance(value, list)
+    return value
 
 
 class FakeSequence:

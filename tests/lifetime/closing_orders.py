@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import gc
 import itertools
+import random
 import signal
 import sys
 import threading
@@ -15,43 +16,56 @@ from typing import Any
 
 import numpy as np
 
-from winml_lite import Pipeline, Runtime, Stage, WinMLError
+from winml_lite import Pipeline, Runtime, Stage, TensorDataType, TensorLockFlags, TensorLockMode, Vocabulary, WinMLError
 
+FLOAT32 = TensorDataType.FLOAT32
 Objects = dict[str, Any]
 
 
-def run_once(stage: Stage, pipeline: Pipeline, runtime: Runtime, engine: str) -> None:
-    """Bind the inputs of the test model and run it."""
-    if engine == "ort":
-        stage.bind_input(0, runtime.tensor_from_numpy(np.array([1, 2], np.float32)))
-        stage.bind_input(1, runtime.tensor_from_numpy(np.array([10, 20], np.float32)))
-    else:
-        stage.bind_input(0, runtime.tensor_from_tokens([1, 2, 3]))
-    stage.request_output(0)
-    pipeline.run()
+NAMES = ("runtime", "model", "stage", "second", "pipeline", "output")
 
 
 def make(path: str, engine: str) -> Objects:
-    """One object of every kind, after a run."""
+    """A pipeline of two stages of one model, after a run; in ONNX the first feeds the second."""
     runtime = Runtime()
     model = runtime.load_model(path)
-    target = runtime.create_cpu_target()
     builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(model, target)
+    stage, second = (builder.add_model_stage(model, name=name) for name in ("first", "second"))
+    one_thread(engine, stage, second)
+    if engine == "ort":
+        builder.connect(stage, 0, second, 0)
     pipeline = builder.build()
-    run_once(stage, pipeline, runtime, engine)
-    return {
-        "runtime": runtime,
-        "model": model,
-        "stage": stage,
-        "pipeline": pipeline,
-        "output": stage.output(0),
-    }
+    objects = dict(zip(NAMES, (runtime, model, stage, second, pipeline), strict=False))
+    run_once(objects, engine)
+    return {**objects, "output": second.output(0)}
+
+
+def one_thread(engine: str, *stages: Stage) -> None:
+    """Threads of the engine would only cost time."""
+    for stage in stages:
+        if engine == "ort":
+            stage.ort_options().set_thread_count(1)
+        else:
+            stage.llama_options().thread_count = 1
+
+
+def run_once(objects: Objects, engine: str) -> None:
+    """Bind the inputs of the pipeline and run it."""
+    runtime, stage, second = (objects[name] for name in ("runtime", "stage", "second"))
+    if engine == "ort":
+        stage.bind_input(0, runtime.tensor_from_numpy(np.array([1, 2], np.float32)))
+        stage.bind_input(1, runtime.tensor_from_numpy(np.array([10, 20], np.float32)))
+        second.bind_input(1, runtime.tensor_from_numpy(np.array([100, 200], np.float32)))
+    else:
+        for each in (stage, second):
+            each.bind_input(0, runtime.tensor_from_tokens([1, 2, 3]))
+    second.request_output(0)
+    objects["pipeline"].run()
 
 
 def close_in_every_order(path: str, engine: str) -> None:
     expected: Any = make(path, engine)["output"].to_numpy()
-    for order in itertools.permutations(("runtime", "model", "stage", "pipeline", "output")):
+    for order in itertools.permutations(NAMES):
         objects = make(path, engine)
         output = objects["output"]
         for name in order:
@@ -63,7 +77,7 @@ def close_in_every_order(path: str, engine: str) -> None:
 def delete_in_every_order(path: str, engine: str) -> None:
     gc.disable()
     expected: Any = make(path, engine)["output"].to_numpy()
-    for order in itertools.permutations(("runtime", "model", "stage", "pipeline", "output")):
+    for order in itertools.permutations(NAMES):
         objects = make(path, engine)
         for name in order:
             if name == "output":
@@ -71,12 +85,95 @@ def delete_in_every_order(path: str, engine: str) -> None:
             del objects[name]
 
 
+def make_everything(path: str, engine: str) -> Objects:
+    """Every kind of object around a pipeline of two stages with state, of which one feeds a Python function."""
+    runtime = Runtime()
+    model = runtime.load_model(path)
+    target = runtime.create_cpu_target()
+    builder = runtime.create_pipeline_builder()
+    stage, second = (builder.add_model_stage(model, target, name) for name in ("first", "second"))
+    size = _prepare_state(stage, second, engine)
+    double = runtime.create_processor(lambda x: x * 2, [(FLOAT32, (1, size))], [(FLOAT32, (1, size))])
+    third = builder.add_processor_stage(double)
+    builder.connect(second, 0, third, 0)
+    pipeline = builder.build()
+    ids = runtime.tensor_from_tokens([1, 2, 3])
+    bound = runtime.create_tensor(FLOAT32, (1, size))
+    for each in (stage, second):
+        each.bind_input(0, ids)
+    stage.request_output(0)
+    third.bind_output(0, bound)
+    execution = pipeline.execution()
+    fence = execution.submit()
+    fence.wait()
+    output = stage.output(0)
+    lock = output.lock(TensorLockMode.READ, TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS)
+    objects: Objects = {
+        "runtime": runtime,
+        "model": model,
+        "schema": model.schema(),
+        "target": target,
+        "builder": builder,
+        "stage": stage,
+        "second": second,
+        "third": third,
+        "stage_schema": stage.schema(),
+        "processor": double,
+        "pipeline": pipeline,
+        "execution": execution,
+        "fence": fence,
+        "ids": ids,
+        "bound": bound,
+        "output": output,
+        "region": output.region((0, 0), (1, 1)),
+        "lock": lock,
+        "view": np.asarray(lock.data),
+        "array": np.from_dlpack(bound),
+    }
+    if engine == "ort":
+        objects |= {"names": model.ort_schema(), "bindings": stage.ort_bindings()}
+    else:
+        objects["vocabulary"] = Vocabulary.from_file(path)
+    return objects
+
+
+def _prepare_state(stage: Stage, second: Stage, engine: str) -> int:
+    """Give both stages a state; return the length of their output 0."""
+    one_thread(engine, stage, second)
+    for each in (stage, second):
+        if engine == "ort":
+            each.add_state_tensor_pair(1, 1)
+        else:
+            each.set_sequence_capacity_hint(64)
+    return 1 if engine == "ort" else 303
+
+
+def end_in_random_orders(path: str, engine: str) -> None:
+    """Each object is closed or deleted, or closed and deleted later, in 500 seeded orders."""
+    chance = random.Random(11)
+    for number in range(500):
+        objects = make_everything(path, engine)
+        array, bound = objects["array"].copy(), objects["array"]
+        order = list(objects) * 2
+        chance.shuffle(order)
+        for name in order:
+            thing = objects.get(name)
+            if thing is not None and hasattr(thing, "close") and chance.random() < 0.5:
+                thing.close()
+            else:
+                objects.pop(name, None)
+            del thing
+        assert np.array_equal(array, bound), number
+        if number % 50 == 0:
+            gc.collect()
+
+
 def free_without_the_collector(path: str, engine: str) -> None:
     gc.disable()
     objects = make(path, engine)
-    cores = [weakref.ref(objects[name].underlying_object) for name in ("stage", "pipeline", "output")]
+    cores = [weakref.ref(objects[name].underlying_object) for name in ("stage", "second", "pipeline", "output")]
     del objects
-    assert [core() for core in cores] == [None, None, None]
+    assert [core() for core in cores] == [None] * 4
 
 
 def keep_an_output(path: str, engine: str) -> None:
@@ -112,7 +209,7 @@ def reopen(path: str, engine: str) -> None:
     first, second = make(path, engine), make(path, engine)
     for thing in first.values():
         thing.close()
-    run_once(second["stage"], second["pipeline"], second["runtime"], engine)
+    run_once(second, engine)
 
 
 def close_on_another_thread_while_running(path: str, engine: str) -> None:
@@ -160,7 +257,7 @@ class Interrupts:
 def interrupt_often(path: str, engine: str) -> None:
     """Ctrl-C at any moment of a run leaves the pipeline free and the results right."""
     objects = make(path, engine)
-    stage, pipeline = objects["stage"], objects["pipeline"]
+    stage, pipeline = objects["second"], objects["pipeline"]
     expected = objects["output"].to_numpy()
     interrupts = Interrupts()
     for _ in range(200):
@@ -206,6 +303,7 @@ def use_closed_objects(path: str, engine: str) -> None:
         "runtime": lambda runtime: runtime.create_cpu_target(),
         "model": lambda model: model.schema(),
         "stage": lambda stage: stage.output(0),
+        "second": lambda stage: stage.output(0),
         "pipeline": lambda pipeline: pipeline.run(),
         "output": lambda output: output.to_numpy(),
     }

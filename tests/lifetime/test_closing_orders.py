@@ -7,19 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from fakes.model_files import ModelFiles, require_engine
+from fakes.model_files import ModelFiles
 
 PROGRAM = Path(__file__).with_name("closing_orders.py")
 ROOT = PROGRAM.parents[2]
-
-
-@pytest.fixture(params=["ort", "llama"])
-def engine(request: pytest.FixtureRequest) -> str:
-    require_engine(request.param)
-    name: str = request.param
-    return name
 
 
 def survives(program: str, files: ModelFiles, engine: str, graph: str = "add") -> None:
@@ -41,6 +32,10 @@ def test_s_lif_02_closing_in_every_order(files: ModelFiles, engine: str) -> None
 
 def test_s_lif_02_deleting_in_every_order(files: ModelFiles, engine: str) -> None:
     survives("delete_in_every_order", files, engine)
+
+
+def test_s_lif_02_five_hundred_random_orders_of_every_object(files: ModelFiles, engine: str) -> None:
+    survives("end_in_random_orders", files, engine, "grow")
 
 
 def test_s_lif_02_use_after_close(files: ModelFiles, engine: str) -> None:

@@ -10,9 +10,12 @@ from pathlib import Path
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
+from fakes.model_files import ModelFiles
 from models import onnx_models
 
 ROOT = Path(__file__).resolve().parents[2]
+# Several arenas of the C library keep what other threads have freed, in amounts that change from window to window.
+ONE_ARENA = {"MALLOC_ARENA_MAX": "1"}
 # The C library of Linux keeps large freed blocks once it has learnt their size; with a fixed threshold it does not.
 RETURN_AT_ONCE = {"MALLOC_MMAP_THRESHOLD_": "262144"}
 PROGRAM = """
@@ -64,3 +67,38 @@ def test_s_lif_04_loading_and_closing_200_times_keeps_no_memory(ort: None, tmp_p
         env={**os.environ, "PYTHONPATH": str(ROOT), **RETURN_AT_ONCE},
     )
     assert int(done.stdout) < 8_000_000
+
+
+def measured(program: str, files: ModelFiles, engine: str) -> float:
+    """Run a program of `memory_programs.py` and return what it prints: bytes."""
+    path = files.onnx("add") if engine == "ort" else files.gguf
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("memory_programs.py")), program, path, engine],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **ONE_ARENA},
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return float(done.stdout)
+
+
+def test_s_lif_04_a_thousand_cycles_keep_less_than_half_a_kib_each(files: ModelFiles, engine: str) -> None:
+    assert measured("cycles", files, engine) < 512
+
+
+def test_s_lif_04_ten_thousand_runs_keep_less_than_a_mib(files: ModelFiles, engine: str) -> None:
+    assert measured("runs", files, engine) < 1 << 20
+
+
+def test_s_lif_04_ten_thousand_submissions_keep_less_than_a_mib(files: ModelFiles, engine: str) -> None:
+    assert measured("submissions", files, engine) < 1 << 20
+
+
+def test_s_lif_04_ten_thousand_speculative_steps_keep_less_than_a_mib(files: ModelFiles, llama: None) -> None:
+    assert measured("speculation", files, "llama") < 1 << 20
+
+
+def test_s_lif_04_ten_thousand_runs_of_a_processor_keep_less_than_a_mib(files: ModelFiles, ort: None) -> None:
+    assert measured("processors", files, "ort") < 1 << 20

@@ -47,8 +47,8 @@ def model_path(files: ModelFiles) -> Path:
 def test_a_header_is_read_once_for_model_and_tokenizer(model_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     headers: list[GgufHeader] = []
 
-    def read(data: object) -> GgufHeader:
-        headers.append(read_header(data))  # type: ignore[arg-type]
+    def read(data: bytes, file_size: int) -> GgufHeader:
+        headers.append(read_header(data, file_size))
         return headers[-1]
 
     monkeypatch.setattr(gguf, "read_header", read)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from models.onnx_models import add, save
-from models.recipes import SENTENCE, scripted_gguf, scripted_onnx
+from models.recipes import SENTENCE, scripted_gguf, scripted_onnx, scripted_split
+from models.split_decoder import split_decoder
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "What is the capital of France?"
@@ -52,6 +53,33 @@ def test_token_loop_without_a_model_says_how_it_is_used() -> None:
     assert done.stderr == "usage: python examples/token_loop.py MODEL [PROMPT]\n"
 
 
+@pytest.mark.parametrize("weights", ["f32", "q8"])
+def test_native_token_loop_prints_the_sentence(tmp_path: Path, weights: str) -> None:
+    assert run_example("native_token_loop.py", scripted_split(tmp_path, weights), QUESTION).stdout == SENTENCE + "\n"
+
+
+@needs_llama
+def test_native_token_loop_on_gguf_prints_the_sentence(tmp_path: Path) -> None:
+    assert run_example("native_token_loop.py", scripted_gguf(tmp_path), QUESTION).stdout == SENTENCE + "\n"
+
+
+def test_native_token_loop_says_what_the_loop_by_hand_says(smollm2_q8: Path) -> None:
+    by_hand = run_example("token_loop.py", smollm2_q8, QUESTION).stdout
+    assert run_example("native_token_loop.py", split_decoder(smollm2_q8), QUESTION).stdout == by_hand
+    assert "Paris" in by_hand
+
+
+def test_native_token_loop_says_how_to_split_a_model(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "native_token_loop.py"), str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == f"{tmp_path} has no decoder.onnx; make it with: python -m models.split_decoder {tmp_path}\n"
+
+
 def test_generate_streams_text_and_reports_on_standard_error(tmp_path: Path) -> None:
     done = run_example("generate.py", scripted_onnx(tmp_path), "What\n")
     assert done.stdout.strip()
@@ -61,6 +89,14 @@ def test_generate_streams_text_and_reports_on_standard_error(tmp_path: Path) -> 
 def test_chat_answers_each_line(tmp_path: Path) -> None:
     done = run_example("chat.py", scripted_onnx(tmp_path), given="What?\nWhere?\n")
     assert done.stdout == f"{SENTENCE}\n{SENTENCE}\n"
+
+
+@needs_llama
+def test_mixed_pipeline_ranks_and_goes_on(tmp_path: Path) -> None:
+    lines = run_example("mixed_pipeline.py", scripted_gguf(tmp_path), "What?\n").stdout.splitlines()
+    assert lines[0] == "  99.6%  'Paris'"
+    assert len(lines) == 7
+    assert lines[5:] == ["What?", SENTENCE]
 
 
 def test_onnx_graph_draws_the_edges_of_a_disc() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import subprocess
@@ -22,6 +23,7 @@ from winml_lite.files.gguf import read_gguf
 from winml_lite.native.backend import Placement, StageOptions
 from winml_lite.native.llama.api import installed_version
 from winml_lite.native.llama.backend import create_backend
+from winml_lite.native.llama.devices import DeviceProperties, load_ggml
 from winml_lite.native.llama.library import library
 from winml_lite.native.llama.memory import bytes_per_position, host_memory
 from winml_lite.values import ExecutionTargetKind
@@ -56,10 +58,23 @@ def test_what_was_found() -> None:
 
 def test_devices_begin_with_what_ggml_has() -> None:
     devices = library().devices()
-    cpu = [device for device in devices if device.kind == "cpu"]
+    cpu = [device for device in devices if device.kind is ExecutionTargetKind.CPU]
     assert len(cpu) == 1
-    assert cpu[0].total_bytes > 0
-    assert library().has_gpu == any(device.kind in ("gpu", "igpu") for device in devices)
+    assert cpu[0].memory_size > 0
+    assert library().has_gpu == any(device.kind is ExecutionTargetKind.GPU for device in devices)
+
+
+def test_the_layout_of_device_properties() -> None:
+    ggml = load_ggml(os.path.dirname(library().path))
+    for index in range(ggml.count()):
+        device, found = ggml.get(index), DeviceProperties()
+        ggml.get_props(device, ctypes.byref(found))
+        total = ctypes.c_size_t()
+        ggml.memory(device, ctypes.byref(ctypes.c_size_t()), ctypes.byref(total))
+        assert ctypes.string_at(found.name) == ggml.name(device)
+        assert ctypes.string_at(found.description) == ggml.description(device)
+        assert (found.type, found.memory_total) == (ggml.type(device), total.value)
+        assert found.device_id is None or b":" in found.device_id
 
 
 def test_s_plc_03_gpu_without_a_gpu_module(files: ModelFiles) -> None:

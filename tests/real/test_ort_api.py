@@ -49,7 +49,7 @@ def test_status_has_code_and_text() -> None:
 
 
 def test_every_code_of_the_engine_is_mapped() -> None:
-    assert set(ORT_STATUS) == set(range(1, 12))
+    assert set(ORT_STATUS) == set(range(1, 13))
 
 
 def test_session_ports() -> None:

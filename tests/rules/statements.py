@@ -1,7 +1,8 @@
-"""Which numbered statements of the behaviour have a test: `python tests/rules/statements.py [--missing]`.
+"""Which numbered statements of the behaviour have a test: `python tests/rules/statements.py [--missing [PART]]`.
 
 A test names the statement it takes: `test_r57_...` for the object model, `test_t12_...` for tensors, `test_g23_...` for
-text generation, `test_s_tok_01_...` for a case. This script reads the names; it runs nothing.
+text generation, `test_s_tok_01_...` for a case. This script reads the names; it runs nothing. Not here: on which
+engines the tests of a statement run (`engines.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
 STATEMENTS = {"r": ("object model", 150), "t": ("tensors", 88), "g": ("text generation", 132)}
+PARTS: dict[str, dict[str, set[int]]] = {
+    "object-model": {"r": set(range(1, 151)), "t": {*range(1, 32), *range(54, 63), 76, 87}},
+}
+"""Statements that belong together: the object model with its tensors, locks, factories, regions and processors."""
 _NUMBERED = re.compile(r"^\s*(?:async )?def test((?:_[rtg]\d+)+)_", re.MULTILINE)
 _CASE = re.compile(r"^\s*(?:async )?def test_s_([a-z]+)_(\d+)_", re.MULTILINE)
 
@@ -32,19 +37,24 @@ def cases() -> set[str]:
     return {f"{group}_{number}" for text in texts for group, number in _CASE.findall(text)}
 
 
-def missing() -> dict[str, list[int]]:
-    """Statement numbers without a test, by letter."""
+def missing(part: str | None = None) -> dict[str, list[int]]:
+    """Statement numbers without a test, by letter: of all statements, or of a part."""
     found = covered()
-    return {
-        letter: [n for n in range(1, count + 1) if n not in found[letter]] for letter, (_, count) in STATEMENTS.items()
-    }
+    wanted = PARTS[part] if part else {letter: set(range(1, count + 1)) for letter, (_, count) in STATEMENTS.items()}
+    return {letter: sorted(numbers - found[letter]) for letter, numbers in wanted.items()}
 
 
 def main() -> None:
-    """Print the counts, and with `--missing` the numbers."""
+    """Print the counts, and with `--missing` the numbers; of a part only what is missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--missing", action="store_true", help="list the statements without a test")
+    parser.add_argument(
+        "--missing", nargs="?", const="all", choices=("all", *PARTS), help="list the statements without a test"
+    )
     show = parser.parse_args().missing
+    if show in PARTS:
+        without = [f"{letter}{number}" for letter, numbers in missing(show).items() for number in numbers]
+        print("\n".join(without) if without else f"{show}: every statement has a test")
+        return
     for letter, numbers in missing().items():
         name, count = STATEMENTS[letter]
         print(f"{letter}  {name:<16} {count - len(numbers):>3} of {count} statements have a test")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from models.recipes import scripted_gguf, scripted_onnx
+from models.recipes import projector_gguf, scripted_gguf, scripted_onnx
 from rules.documents import PAGES, run_page
 from rules.project import ROOT, text_of
 
@@ -37,9 +37,10 @@ needs_llama = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The models that the pages speak of: `model.gguf` and the folder `model-onnx`."""
+    """The models that the pages speak of: `model.gguf`, `projector.gguf` and the folder `model-onnx`."""
     folder = tmp_path_factory.mktemp("models")
     scripted_gguf(folder).rename(folder / "model.gguf")
+    projector_gguf(folder, row_length=96).rename(folder / "projector.gguf")
     scripted_onnx(folder / "onnx").rename(folder / "model-onnx")
     return folder
 
@@ -47,7 +48,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def workspace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder in which a page runs, with a cache folder whose catalog names the scripted model `smollm2`."""
-    shutil.copy(built / "model.gguf", tmp_path / "model.gguf")
+    for name in ("model.gguf", "projector.gguf"):
+        shutil.copy(built / name, tmp_path / name)
     shutil.copytree(built / "model-onnx", tmp_path / "model-onnx")
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "home"

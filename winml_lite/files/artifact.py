@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..values import FREE_DIMENSION, Descriptor, TensorDataType
+from .mapped import Identity
 
 if TYPE_CHECKING:
     from .gguf import GgufFile
@@ -44,6 +45,8 @@ class OnnxArtifact:
     """Absolute path; None for a model from a buffer."""
     data: bytes | None = field(default=None, repr=False)
     """The model itself when it came from a buffer."""
+    identity: Identity | None = None
+    """The file as it was read; None for a model from a buffer."""
     resources: Mapping[str, memoryview] = field(default_factory=dict)
     """External data by location, for what has no file beside the model."""
     external_locations: tuple[str, ...] = ()
@@ -63,8 +66,8 @@ class GgufArtifact:
     file: GgufFile
     path: str
     """Absolute path of the first shard; a private temporary file for a model from a buffer."""
-    shards: tuple[str, ...]
-    """All files, in order; one for an unsharded model."""
+    shards: tuple[Identity, ...]
+    """All files as they were read, in order; one for an unsharded model."""
     keep_alive: object = None
     """Owner of the temporary file, if there is one."""
 

@@ -7,11 +7,11 @@ The format is that of the GGUF specification, versions 2 and 3, little-endian.
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import re
 from collections.abc import Mapping
+from threading import Lock
 from types import MappingProxyType
 from typing import NoReturn, Self
 
@@ -21,20 +21,25 @@ import numpy.typing as npt
 from .. import errors
 from ..errors import WinMLError
 from .artifact import GgufArtifact
-from .gguf_header import CorruptHeader, GgufTensor, read_header
+from .gguf_header import CorruptHeader, GgufHeader, GgufTensor, MoreNeeded, read_header
+from .mapped import Identity, RegularFile, check_unchanged
 from .quantization import STORAGE_TYPES, dequantize
 
 _CONTEXT = "IWinMLRuntime.LoadModelFromFile"
+_FIRST_READ = 8 << 20  # bytes; enough for nearly every header
 _SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})(\.gguf)$", re.IGNORECASE)
 
 
 class GgufFile:
-    """A GGUF file, mapped read-only: header and tensors, no engine needed.
+    """A GGUF file, read-only: header and tensors, no engine needed.
 
     Raises `WinMLError` with the path in its message: FILE_CORRUPT for content that is not a valid GGUF header (a
-    truncated file included), FILE_NOT_FOUND, PATH_NOT_FOUND, E_ACCESSDENIED or E_INVALIDARG (a folder) when it cannot
-    be opened. The file stays mapped until `close()` **and** until the last array from `raw()` is gone; on Windows a
-    mapped file cannot be replaced or deleted. Reading is safe from several threads.
+    truncated file included), FILE_NOT_FOUND, PATH_NOT_FOUND, E_ACCESSDENIED or E_INVALIDARG (a folder, a pipe) when it
+    cannot be opened.
+
+    The header is in memory. Tensor data is mapped at the first `raw()` or `dequantize()` until `close()` **and** until
+    the last array from `raw()` is gone; on Windows a mapped file cannot be replaced or deleted. Who truncates a file
+    while its arrays are read ends the process. Reading is safe from several threads.
     """
 
     path: str
@@ -49,14 +54,18 @@ class GgufFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = os.path.abspath(os.fsdecode(path))
-        self._data = _map(self.path)
+        self._data: mmap.mmap | None = None
+        self._mapping = Lock()
         self._closed = False
-        try:
-            header = read_header(self._data)
-        except CorruptHeader as error:
-            self._data.close()
-            raise WinMLError(errors.FILE_CORRUPT, _CONTEXT, f"{self.path}: {error}") from None
+        with RegularFile(self.path) as file:
+            self.identity: Identity = file.identity
+            """The file when its header was read."""
+            try:
+                header = _read(file)
+            except CorruptHeader as error:
+                raise WinMLError(errors.FILE_CORRUPT, _CONTEXT, f"{self.path}: {error}") from None
         self.version = header.version
+        self._metadata = header.metadata
         self.metadata = header.metadata
         self.tensors = MappingProxyType(header.tensors)
 
@@ -69,11 +78,16 @@ class GgufFile:
     def raw(self, name: str) -> npt.NDArray[np.uint8]:
         """Return the stored bytes of a tensor as a read-only view, uint8 [rows, bytes per row].
 
-        An unknown name is KeyError.
+        An unknown name is KeyError, a file that has changed since it was opened 0x800703EE.
         """
         if self._closed:
             raise RuntimeError(f"{self.path} is closed")
         tensor = self.tensors[name]
+        check_unchanged(self.identity, "GgufFile.raw")
+        with self._mapping:
+            if self._data is None:
+                with RegularFile(self.path) as file:
+                    self._data = file.map()
         storage = STORAGE_TYPES[tensor.type_code]
         row_bytes = tensor.shape[-1] // storage.block_values * storage.block_bytes
         view = np.frombuffer(self._data, np.uint8, tensor.byte_size, tensor.offset)
@@ -93,10 +107,12 @@ class GgufFile:
     def close(self) -> None:
         """Unmap the file; arrays from `raw()` that are still alive keep it mapped. Closing twice is fine."""
         self._closed = True
-        try:
-            self._data.close()
-        except BufferError:
-            pass  # a raw view is alive: the map goes with the last of them
+        self._metadata.close()
+        if self._data is not None:
+            try:
+                self._data.close()
+            except BufferError:
+                pass  # a raw view is alive: the map goes with the last of them
 
     def __enter__(self) -> Self:
         return self
@@ -106,6 +122,22 @@ class GgufFile:
 
     def __repr__(self) -> str:
         return f"<GgufFile {self.path!r}: {self.architecture}, {len(self.metadata)} keys, {len(self.tensors)} tensors>"
+
+
+def _read(file: RegularFile) -> GgufHeader:
+    """Read as much of a file as its header takes."""
+    size = file.identity.size
+    wanted = _FIRST_READ
+    while True:
+        wanted = min(wanted, size)
+        file.seek(0)
+        start = file.read(wanted)
+        if len(start) < wanted:
+            raise CorruptHeader("the file was truncated while it was read")
+        try:
+            return read_header(start, size)
+        except MoreNeeded:
+            wanted *= 4
 
 
 def read_gguf(path: str) -> GgufArtifact:
@@ -121,7 +153,7 @@ def read_gguf(path: str) -> GgufArtifact:
         count = file.metadata.get("split.count", 1)
         if isinstance(count, int) and count > 1:
             _refuse_renamed(file, count)
-        return GgufArtifact(file, path, (path,))
+        return GgufArtifact(file, path, (file.identity,))
     number, count = int(match[1]), int(match[2])
     first = _shard_path(path, match, 1)
     if number != 1:
@@ -138,9 +170,9 @@ def read_gguf(path: str) -> GgufArtifact:
     return GgufArtifact(file, path, shards)
 
 
-def _check_shards(first: GgufFile, match: re.Match[str], count: int) -> tuple[str, ...]:
-    """Return the paths of all shards after reading every header."""
-    shards = [first.path]
+def _check_shards(first: GgufFile, match: re.Match[str], count: int) -> tuple[Identity, ...]:
+    """Return all shards after reading every header."""
+    shards = [first.identity]
     _check_split_keys(first, 0, count)
     for number in range(2, count + 1):
         sibling = _shard_path(first.path, match, number)
@@ -149,7 +181,7 @@ def _check_shards(first: GgufFile, match: re.Match[str], count: int) -> tuple[st
             raise WinMLError(errors.FILE_NOT_FOUND, _CONTEXT, message)
         with GgufFile(sibling) as shard:
             _check_split_keys(shard, number - 1, count)
-        shards.append(sibling)
+            shards.append(shard.identity)
     return tuple(shards)
 
 
@@ -173,31 +205,3 @@ def _refuse_renamed(file: GgufFile, count: int) -> NoReturn:
 
 def _shard_path(path: str, match: re.Match[str], number: int) -> str:
     return f"{path[: match.start()]}-{number:05}-of-{match[2]}{match[3]}"
-
-
-def _map(path: str) -> mmap.mmap:
-    """Map a whole file read-only; the descriptor is closed at once, the map keeps the file."""
-    try:
-        with open(path, "rb") as stream:
-            if os.fstat(stream.fileno()).st_size == 0:
-                raise WinMLError(errors.FILE_CORRUPT, _CONTEXT, f"{path}: the file is empty")
-            return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
-    except WinMLError:
-        raise
-    except ValueError as error:  # a NUL in the path
-        raise WinMLError(errors.E_INVALIDARG, _CONTEXT, f"{path!r}: {error}") from error
-    except OSError as error:
-        raise WinMLError(_open_code(error, path), _CONTEXT, f"{path}: {error.strerror or error}") from error
-
-
-def _open_code(error: OSError, path: str) -> int:
-    """Turn the errno of a failed open into a code (runtime §2.1, step 2)."""
-    if error.errno == errno.ENOENT and os.path.isdir(os.path.dirname(path)):
-        return errors.FILE_NOT_FOUND
-    if error.errno in (errno.ENOENT, errno.ENOTDIR):
-        return errors.PATH_NOT_FOUND
-    if error.errno == errno.ENAMETOOLONG:
-        return errors.FILENAME_TOO_LONG
-    if os.path.isdir(path):
-        return errors.E_INVALIDARG
-    return errors.E_ACCESSDENIED if error.errno in (errno.EACCES, errno.EPERM) else errors.E_FAIL

@@ -1,4 +1,4 @@
-"""The header of a GGUF file: key-value pairs and the tensor table, parsed from a mapped file.
+"""The header of a GGUF file: key-value pairs and the tensor table, parsed from the bytes at the start of a file.
 
 Every count and length is checked against the bytes that are left before it is acted on, so a hostile file costs neither
 memory nor time. Not here: opening files and shards (`gguf.py`).
@@ -6,7 +6,6 @@ memory nor time. Not here: opening files and shards (`gguf.py`).
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections import Counter
 from collections.abc import Mapping
@@ -61,25 +60,29 @@ class CorruptHeader(Exception):
     """What is wrong with the content; the caller adds the path."""
 
 
+class MoreNeeded(Exception):
+    """The header goes on behind the bytes that were read."""
+
+
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
     """Everything in front of the tensor data."""
 
     version: int
-    metadata: Mapping[str, object]
+    metadata: Metadata
     tensors: dict[str, GgufTensor]
     """The tensor table, in file order; offsets count from the start of the file."""
 
 
 class _Cursor:
-    """A position in the mapped file; every read is checked against the end first."""
+    """A position in the file, whose start is in memory; every read is checked against the end of the file first."""
 
     __slots__ = ("_data", "end", "position")
 
-    def __init__(self, data: mmap.mmap, position: int) -> None:
+    def __init__(self, data: bytes, file_size: int) -> None:
         self._data = data
-        self.position = position
-        self.end = len(data)
+        self.position = 0
+        self.end = file_size
 
     @property
     def remaining(self) -> int:
@@ -93,6 +96,8 @@ class _Cursor:
             )
         start = self.position
         self.position += byte_count
+        if self.position > len(self._data):
+            raise MoreNeeded
         return start
 
     def number(self, code: str, what: str) -> Any:
@@ -123,10 +128,12 @@ class _Cursor:
         if count > _MAX_STRINGS:
             raise CorruptHeader(f"{what} claims {count} strings, more than any vocabulary has")
         length_at = struct.Struct("<Q").unpack_from
-        data, position, last = self._data, self.position, self.end - 8
+        data, position, last = self._data, self.position, len(self._data) - 8
         ends: list[int] = []
         for index in range(count):
             if position > last:
+                if position <= self.end - 8:
+                    raise MoreNeeded
                 raise CorruptHeader(f"{what} ends in string {index} of {count}; the file is truncated or damaged")
             position += 8 + length_at(data, position)[0]
             ends.append(position)
@@ -148,9 +155,12 @@ class _Cursor:
             raise CorruptHeader(f"{what} has the entry {twice!r} twice")
 
 
-def read_header(data: mmap.mmap) -> GgufHeader:
-    """Parse and check the header of a mapped file; `CorruptHeader` says what is wrong."""
-    cursor = _Cursor(data, 0)
+def read_header(data: bytes, file_size: int) -> GgufHeader:
+    """Parse and check the header of a file that begins with `data`; `CorruptHeader` says what is wrong.
+
+    `MoreNeeded` asks to call again with more of the file.
+    """
+    cursor = _Cursor(data, file_size)
     version, tensor_count, key_count = _read_preamble(data, cursor)
     values: dict[str, object] = {}
     for index in range(key_count):
@@ -163,10 +173,10 @@ def read_header(data: mmap.mmap) -> GgufHeader:
     if not isinstance(alignment, int) or alignment <= 0 or alignment & (alignment - 1):
         raise CorruptHeader(f"general.alignment is {alignment}, not a power of two")
     tensors = _read_tensors(cursor, tensor_count, alignment)
-    return GgufHeader(version, Metadata(data, values), tensors)
+    return GgufHeader(version, Metadata(data[: cursor.position], values), tensors)
 
 
-def _read_preamble(data: mmap.mmap, cursor: _Cursor) -> tuple[int, int, int]:
+def _read_preamble(data: bytes, cursor: _Cursor) -> tuple[int, int, int]:
     """Return version, number of tensors and number of keys, all plausible for the size of the file."""
     if data[:4] != _MAGIC:
         raise CorruptHeader(f"not a GGUF file, {_guess(data[:256])}")

@@ -6,7 +6,6 @@ Not here: finding the pairs in the file (`gguf_header.py`).
 
 from __future__ import annotations
 
-import mmap
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -46,9 +45,13 @@ class Span:
 class Metadata(Mapping[str, object]):
     """Key-value pairs of the header; strings and arrays are decoded at first use and kept."""
 
-    def __init__(self, data: mmap.mmap, values: dict[str, object]) -> None:
-        self._data = data
+    def __init__(self, data: bytes, values: dict[str, object]) -> None:
+        self._data: bytes | None = data
         self._values = values
+
+    def close(self) -> None:
+        """Give back the memory; values that were read before stay."""
+        self._data = None
 
     def __getitem__(self, key: str) -> object:
         value = self._values[key]
@@ -69,10 +72,10 @@ class Metadata(Mapping[str, object]):
         return f"<GGUF metadata, {len(self)} keys>"
 
     def _decode(self, span: Span) -> object:
-        try:
-            content = self._data[span.start : span.stop]
-        except ValueError:
-            raise RuntimeError("the GGUF file is closed, and this value was not read before") from None
+        data = self._data
+        if data is None:
+            raise RuntimeError("the GGUF file is closed, and this value was not read before")
+        content = data[span.start : span.stop]
         if span.code != STRING:
             numbers = np.frombuffer(content, dtype=NUMBERS[span.code])
             return numbers != 0 if span.code == BOOL else numbers

@@ -1,40 +1,115 @@
-"""Open a model file for reading: mapped, with failures as `WinMLError`."""
+"""Open files that somebody named: regular files only, with failures as `WinMLError` (runtime §2.1, step 2).
+
+A pipe would be waited for without end, a device could be read without end. Mapped memory ends the process when the
+file shrinks under it, so nothing stays mapped that is not needed, and `Identity` tells a file that has changed.
+"""
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
+import stat
+from io import FileIO
+from typing import NamedTuple
 
-from ..errors import E_ACCESSDENIED, E_FAIL, FILE_CORRUPT, FILE_NOT_FOUND, WinMLError
+from .. import errors
+from ..errors import WinMLError
 
 Data = bytes | mmap.mmap
 """What a walker reads: a model in memory or a mapped file."""
 
+_CONTEXT = "IWinMLRuntime.LoadModelFromFile"
 
-class open_mapped:
-    """Map a file for reading inside a `with` block; failures to open and an empty file are `WinMLError`."""
+
+class Identity(NamedTuple):
+    """A file at one moment."""
+
+    path: str
+    size: int
+    modified: int
+    """Time of the last change, in ns."""
+
+
+class RegularFile(FileIO):
+    """A regular file, open for reading; a folder, a pipe or a device is E_INVALIDARG, an empty file FILE_CORRUPT."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
-        self._mapped: mmap.mmap | None = None
+        try:
+            super().__init__(path, "r", opener=_open_without_waiting)
+        except ValueError as error:  # a NUL in the path
+            raise WinMLError(errors.E_INVALIDARG, _CONTEXT, f"{path!r}: {error}") from error
+        except OSError as error:
+            raise WinMLError(_open_code(error, path), _CONTEXT, f"{path}: {error.strerror or error}") from error
+        status = os.fstat(self.fileno())
+        self.identity = Identity(path, status.st_size, status.st_mtime_ns)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise WinMLError(errors.E_INVALIDARG, _CONTEXT, f"{path} is {_kind(status.st_mode)}, not a file")
+        if not status.st_size:
+            self.close()
+            raise WinMLError(errors.FILE_CORRUPT, _CONTEXT, f"{path}: the file is empty")
+
+    def map(self) -> mmap.mmap:
+        """Map the whole file for reading; the map does not need the file to stay open."""
+        try:
+            return mmap.mmap(self.fileno(), 0, access=mmap.ACCESS_READ)
+        except (OSError, ValueError) as error:  # on a file system without maps, or emptied meanwhile
+            raise WinMLError(errors.E_FAIL, _CONTEXT, f"{self.identity.path} cannot be mapped: {error}") from error
+
+
+class open_mapped:
+    """Map a file for reading inside a `with` block."""
+
+    def __init__(self, path: str) -> None:
+        with RegularFile(path) as file:
+            self.identity = file.identity
+            self._mapped = file.map()
 
     def __enter__(self) -> mmap.mmap:
-        context = "IWinMLRuntime.LoadModelFromFile"
-        try:
-            with open(self._path, "rb") as file:
-                if os.fstat(file.fileno()).st_size == 0:
-                    raise WinMLError(FILE_CORRUPT, context, f"{self._path}: the file is empty")
-                self._mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except WinMLError:
-            raise
-        except FileNotFoundError:
-            raise WinMLError(FILE_NOT_FOUND, context, self._path) from None
-        except PermissionError:
-            raise WinMLError(E_ACCESSDENIED, context, self._path) from None
-        except OSError as error:
-            raise WinMLError(E_FAIL, context, f"{self._path}: {error.strerror}") from None
         return self._mapped
 
     def __exit__(self, *_: object) -> None:
-        if self._mapped is not None:
-            self._mapped.close()
+        self._mapped.close()
+
+
+def identify(path: str) -> Identity:
+    """Look at a file; `OSError` when it cannot be."""
+    status = os.stat(path)
+    return Identity(path, status.st_size, status.st_mtime_ns)
+
+
+def check_unchanged(known: Identity, context: str) -> None:
+    """Refuse, with 0x800703EE, a file that is not as it was."""
+    try:
+        if identify(known.path) == known:
+            return
+        what = "has changed"
+    except OSError as error:
+        what = f"cannot be read any more ({error.strerror})"
+    raise WinMLError(errors.FILE_INVALID, context, f"{known.path} {what} since it was loaded; load it again")
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a folder"
+    if stat.S_ISFIFO(mode):
+        return "a pipe"
+    return "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "of an unknown kind"
+
+
+def _open_code(error: OSError, path: str) -> int:
+    """Turn the errno of a failed open into a code."""
+    if error.errno == errno.ENOENT and os.path.isdir(os.path.dirname(path)):
+        return errors.FILE_NOT_FOUND
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return errors.PATH_NOT_FOUND
+    if error.errno == errno.ENAMETOOLONG:
+        return errors.FILENAME_TOO_LONG
+    if os.path.isdir(path):
+        return errors.E_INVALIDARG
+    return errors.E_ACCESSDENIED if error.errno in (errno.EACCES, errno.EPERM) else errors.E_FAIL

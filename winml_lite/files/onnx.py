@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import FILE_CORRUPT, WinMLError
 from ..values import FROM_ONNX_TYPE, TensorDataType
@@ -36,9 +36,10 @@ def read_onnx(path: str, resources: Mapping[str, memoryview] | None = None) -> O
     0x80070002 or 0x80070005 when the file cannot be opened.
     """
     path = os.path.abspath(path)
-    with open_mapped(path) as data:
+    file = open_mapped(path)
+    with file as data:
         model = _parse(data, path, "IWinMLRuntime.LoadModelFromFile")
-    return model.artifact(path=path, data=None, resources=resources)
+    return replace(model.artifact(path=path, data=None, resources=resources), identity=file.identity)
 
 
 def read_onnx_bytes(data: bytes, resources: Mapping[str, memoryview] | None = None) -> OnnxArtifact:

@@ -13,6 +13,7 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ..errors import FILE_CORRUPT, WinMLError
 from ..values import FROM_ONNX_TYPE, TensorDataType
@@ -36,8 +37,9 @@ _FIXED, _SYMBOL = 1, 2
 def read_ort(path: str, resources: Mapping[str, memoryview] | None = None) -> OnnxArtifact:
     """Read the structure of the `.ort` file at `path`; same result and failures as `onnx.read_onnx`."""
     path = os.path.abspath(path)
-    with open_mapped(path) as data:
-        return _artifact(data, path, None, resources)
+    file = open_mapped(path)
+    with file as data:
+        return replace(_artifact(data, path, None, resources), identity=file.identity)
 
 
 def read_ort_bytes(data: bytes, resources: Mapping[str, memoryview] | None = None) -> OnnxArtifact:

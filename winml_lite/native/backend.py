@@ -12,9 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
+import numpy as np
+import numpy.typing as npt
+
 from ..files.artifact import Artifact
 from ..storage import Storage
-from ..values import Descriptor, EngineInfo, ExecutionTargetKind
+from ..values import Descriptor, EngineInfo, ExecutionTargetKind, SpeculativeCapabilities
+from .hardware import Device
+from .segments import Segments
 
 EngineKey = Literal["ort", "llama"]
 
@@ -26,8 +31,10 @@ class Placement:
     kind: ExecutionTargetKind | None = None
     provider: str | None = None
     """Pinned execution provider."""
-    device: object = None
-    """One device of the engine's own enumeration, when the target names one."""
+    devices: tuple[Device, ...] = ()
+    """The chosen piece of hardware as its sources saw it; () = any of the kind."""
+    is_exact: bool = False
+    """Whether the caller named that hardware, and not only its kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +109,27 @@ class Sequence(Protocol):
         """Drop the state: position 0."""
 
 
+class Speculation(Protocol):
+    """Steps over several positions at once, with the logits of each, and drafts of what may follow (runtime §10).
+
+    A step leaves the bindings and the outputs of runs as they are.
+    """
+
+    @property
+    def capabilities(self) -> SpeculativeCapabilities:
+        """What steps and drafts can be; changes with the capacity."""
+
+    def step(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        """Append the tokens, int32 (n,), and return their logits, float32 (n, vocabulary size), in private memory.
+
+        The position advances by n. A step that fails moves nothing: 0x80070057 when it is too wide, 0x8000000B when
+        the capacity is too small for it.
+        """
+
+    def propose(self, pending: int, maximum: int) -> list[int]:
+        """Draft at most `maximum` tokens to follow the sequence and `pending`, which is not consumed yet."""
+
+
 class StageExecutor(Protocol):
     """One built stage.
 
@@ -115,6 +143,14 @@ class StageExecutor(Protocol):
     target_kind: ExecutionTargetKind
     sequence: Sequence | None
     """None for a stateless stage."""
+
+    @property
+    def segments(self) -> Segments | None:
+        """None for a stage that takes no embedding rows."""
+
+    @property
+    def speculation(self) -> Speculation | None:
+        """None for a stage without state of its own, or one whose inputs are no token ids."""
 
     def bind_input(self, index: int, storage: Storage | None) -> None:
         """Bind (None: unbind) an input until the next bind. Contents are read at `run`.
@@ -160,6 +196,9 @@ class Backend(Protocol):
     def describe(self) -> EngineInfo:
         """Version and path; never raises (a missing engine says why in `problem`)."""
 
+    def devices(self) -> tuple[Device, ...]:
+        """Hardware that the engine can compute on. Loads its library; 0x8007007E when there is none."""
+
 
 _MODULES: dict[EngineKey, str] = {"ort": ".ort.backend", "llama": ".llama.backend"}
 
@@ -173,8 +212,8 @@ _registry = _Registry()
 
 
 def backend(key: EngineKey) -> Backend:
-    """Return the backend, importing its module on first use. The engine's library itself is loaded by the first
-    `build_stage`.
+    """Return the backend, importing its module on first use. The engine's library itself is loaded when it is needed,
+    by `build_stage` for example.
     """
     found = _registry.loaded.get(key)
     if found is None:

@@ -1,4 +1,4 @@
-"""`winml-lite models`, `convert`, `targets` and `bench` without any model."""
+"""`winml-lite models`, `convert` and `bench` without any model."""
 
 from __future__ import annotations
 
@@ -123,16 +123,6 @@ def test_convert_of_an_unknown_name_lists_the_known(tmp_path: Path) -> None:
 def test_pull_tells_the_extra_that_onnx_runtime_needs() -> None:
     result = run("models", "pull", "gemma3-270m", "--offline")
     assert "pip install 'winml-lite[kquants]'" in result.stderr
-
-
-def test_targets() -> None:
-    assert run("targets").stdout.splitlines()[0] == "CPU   available"
-
-
-def test_targets_as_json() -> None:
-    record = json.loads(run("targets", "--json").stdout)
-    assert [entry["target"] for entry in record] == ["CPU", "GPU", "NPU"]
-    assert record[0] == {"target": "CPU", "available": True, "problem": None}
 
 
 def test_bench_shows_medians_and_never_repeats_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:

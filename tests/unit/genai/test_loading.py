@@ -17,8 +17,10 @@ from fakes.rig import failing
 from fakes.scripted import VOCABULARY_SIZE, successor, write_tokenizer
 from genai import catalog, download, loading, named_models
 from models.onnx_models import add, save
-from winml_lite import ExecutionTargetKind
+from winml_lite import ExecutionTargetKind, Runtime
+from winml_lite.devices import replaced_enumerators
 from winml_lite.native.backend import replaced_backend
+from winml_lite.native.hardware import Device
 
 FILE_NOT_FOUND = 0x80070002
 NOT_SUPPORTED = 0x80070032
@@ -108,6 +110,15 @@ def test_threads_and_target_reach_the_engine(folder: Path, fake: FakeBackend) ->
     assert fake.script.options[0].ort is not None
     assert fake.script.options[0].ort.thread_count == 3
     assert fake.script.placements[0].kind is ExecutionTargetKind.CPU
+
+
+def test_a_device_reaches_the_engine(folder: Path, fake: FakeBackend) -> None:
+    card = Device(ExecutionTargetKind.GPU, "A card", pci_address="0000:03:00.0")
+    fake.gpu = True
+    with replaced_enumerators(lambda: [card]), Runtime() as runtime:
+        genai.load(folder, target=runtime.enumerate_devices()[1]).close()
+    assert fake.script.placements[0].devices == (card,)
+    assert fake.script.placements[0].is_exact
 
 
 def test_without_threads_and_target_the_engine_decides(folder: Path, fake: FakeBackend) -> None:

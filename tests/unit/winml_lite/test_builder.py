@@ -6,7 +6,7 @@ from typing import Any
 
 from fakes.rig import failing
 from winml_lite.builder import run_order
-from winml_lite.pipeline import Edge
+from winml_lite.graph import Edge
 from winml_lite.stage_core import StageCore
 
 

@@ -14,6 +14,7 @@ import pytest
 from models.gguf_writer import Stored, Tensors, write_gguf, write_shards
 from winml_lite import errors
 from winml_lite.errors import WinMLError
+from winml_lite.files import gguf as gguf_files
 from winml_lite.files.gguf import GgufFile, read_gguf
 
 U8, I8, U32, I32, F32, BOOL, STRING, ARRAY, U64 = 0, 1, 4, 5, 6, 7, 8, 9, 10
@@ -175,6 +176,26 @@ def test_the_file_can_be_replaced_after_close(tmp_path: Path) -> None:
     GgufFile(path).close()
     os.replace(path, tmp_path / "other.gguf")
     assert not path.exists()
+
+
+def test_only_the_header_is_in_memory(tmp_path: Path) -> None:
+    path = small_model(tmp_path)
+    with GgufFile(path) as file:
+        os.truncate(path, 8)
+        assert file.metadata["tokenizer.ggml.tokens"] == ["a", "b", "ż"]
+        with pytest.raises(WinMLError, match="has changed since it was loaded") as caught:
+            file.raw("matrix")
+    assert caught.value.hresult == errors.FILE_INVALID
+
+
+@pytest.mark.parametrize("first_read", [1, 24, 100, 200, 300, 400])
+def test_a_long_header_is_read_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_read: int) -> None:
+    path = small_model(tmp_path)
+    with GgufFile(path) as whole:
+        expected = whole.tensors, dict(whole.metadata)
+    monkeypatch.setattr(gguf_files, "_FIRST_READ", first_read)
+    with GgufFile(path) as file:
+        assert repr((file.tensors, dict(file.metadata))) == repr(expected)
 
 
 def test_writing_is_deterministic(tmp_path: Path) -> None:
@@ -343,7 +364,7 @@ def two_shards(folder: Path) -> tuple[Path, ...]:
 def test_s_lod_06_the_first_shard_opens_all(tmp_path: Path) -> None:
     first, second = two_shards(tmp_path)
     artifact = read_gguf(str(first))
-    assert artifact.shards == (str(first), str(second))
+    assert [shard.path for shard in artifact.shards] == [str(first), str(second)]
     assert artifact.file.architecture == "llama"
 
 
@@ -393,4 +414,4 @@ def test_a_renamed_later_shard_is_an_invalid_argument(tmp_path: Path) -> None:
 
 def test_one_shard_of_one_is_a_model(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m-00001-of-00001.gguf", {"general.architecture": "llama"})
-    assert read_gguf(str(path)).shards == (str(path),)
+    assert [shard.path for shard in read_gguf(str(path)).shards] == [str(path)]

@@ -15,8 +15,8 @@ def fail(error: BaseException) -> None:
 
 def test_the_work_is_done_and_its_result_returned() -> None:
     gate = Gate()
-    assert gate.hold("Call", lambda a, b: (a, b, gate.is_held), 1, b=2) == (1, 2, True)
-    assert not gate.is_held
+    assert gate.hold("Call", lambda a, b: (a, b, gate.holder is not None), 1, b=2) == (1, 2, True)
+    assert gate.holder is None
 
 
 def test_a_second_call_is_refused_at_once_even_on_the_same_thread() -> None:
@@ -26,10 +26,10 @@ def test_a_second_call_is_refused_at_once_even_on_the_same_thread() -> None:
         with failing(0x800700AA) as caught:
             gate.hold("IWinMLStage.BindInput", pytest.fail, "it must not be called")
         assert "IWinMLStage.BindInput" in str(caught.value)
-        assert gate.is_held
+        assert gate.holder is not None
 
     gate.hold("IWinMLPipeline.Run", call_again)
-    assert not gate.is_held
+    assert gate.holder is None
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), MemoryError(), WinMLError(0x80004005)])
@@ -37,7 +37,7 @@ def test_a_failure_gives_the_pipeline_back(error: BaseException) -> None:
     gate = Gate()
     with pytest.raises(type(error)):
         gate.hold("Call", fail, error)
-    assert not gate.is_held
+    assert gate.holder is None
 
 
 def test_a_failure_gets_the_context_of_the_call() -> None:
@@ -47,7 +47,7 @@ def test_a_failure_gets_the_context_of_the_call() -> None:
 
 
 def test_an_interrupt_while_giving_back_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, leave = Gate(), Gate._leave
+    gate, leave = Gate(), Gate.leave
     interrupts = iter([KeyboardInterrupt()])
 
     def interrupted(self: Gate, claim: object) -> None:
@@ -55,7 +55,7 @@ def test_an_interrupt_while_giving_back_is_not_lost(monkeypatch: pytest.MonkeyPa
             raise interrupt
         leave(self, claim)
 
-    monkeypatch.setattr(Gate, "_leave", interrupted)
+    monkeypatch.setattr(Gate, "leave", interrupted)
     with pytest.raises(KeyboardInterrupt):
         gate.hold("Call", int)
-    assert not gate.is_held
+    assert gate.holder is None

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
 from fakes.rig import failing
+from fakes.staged import DeviceStorage
 from winml_lite.storage import Storage, StorageLock, allocate, byte_size, check_descriptor
 from winml_lite.values import FREE_DIMENSION, TensorDataType, TensorLockMode
 
@@ -109,3 +114,42 @@ def test_the_refusal_names_both_sides() -> None:
 
 def test_a_free_extent_takes_any() -> None:
     check_descriptor(allocate(T.FLOAT32, (0, 3)), (T.FLOAT32, (FREE_DIMENSION, 3)), "input 0")
+
+
+def test_staged_memory_is_counted() -> None:
+    before = Storage.staged_count
+    storage = DeviceStorage(b"\5\6", T.UINT8, (2,))
+    assert Storage.staged_count == before + 1
+    del storage
+    assert Storage.staged_count == before
+
+
+def test_staged_memory_is_fetched_in_place_and_published() -> None:
+    storage = DeviceStorage(b"\5\6", T.UINT8, (2,))
+    address = storage.address
+    storage.fetch()
+    assert storage.data.tolist() == [5, 6]
+    storage.data[0] = 9
+    assert storage.memory == b"\5\6"
+    storage.publish()
+    assert (storage.memory, storage.address) == (b"\x09\6", address)
+
+
+def test_host_memory_stays_where_it_is() -> None:
+    storage = allocate(T.INT8, (2,))
+    data = storage.data
+    storage.fetch()
+    storage.settle()
+    storage.publish()
+    assert storage.data is data
+    storage.copy()[0] = 1
+    assert data.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_memory_and_locks_are_one_of_a_kind(duplicate: Callable[[object], object]) -> None:
+    storage = allocate(T.INT8, (1,))
+    with pytest.raises(TypeError, match="to_numpy"):
+        duplicate(storage)
+    with StorageLock(storage, READ) as lock, pytest.raises(TypeError, match="another one"):
+        duplicate(lock)

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from threading import Event
 
 from ...errors import E_INVALIDARG, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
 from ...files.artifact import Artifact, GgufArtifact
 from ...values import EngineInfo, ExecutionTargetKind
+from ..activity import apart
 from ..backend import LlamaOptions, Placement, StageExecutor, StageOptions
 from ..cpus import usable_cpu_count
+from ..hardware import Device
 from .api import installed_version
 from .context import ContextSettings
+from .devices import ENGINE_NAME, named_gpus
 from .executor import LlamaExecutor
-from .library import library
+from .library import ENGINE, library
 from .memory import bytes_per_position
-from .model import load_model
+from .model import LlamaModel, load_model
+from .predictor import has_predictor
 from .sequence import LlamaSequence
+from .speculation import MAX_DRAFT
 
 _BUILD = "IWinMLPipelineBuilder.Build"
 _DEFAULT_CAPACITY = 4096
@@ -32,6 +38,8 @@ class Resolved:
     kind: ExecutionTargetKind
     gpu_layers: int
     """0 = none, -1 = all."""
+    gpus: tuple[int, ...] = ()
+    """The ggml devices that the target names; () = llama.cpp picks."""
 
 
 class LlamaBackend:
@@ -42,9 +50,12 @@ class LlamaBackend:
         if not isinstance(artifact, GgufArtifact):
             raise WinMLError(NOT_SUPPORTED, _BUILD, "llama.cpp runs GGUF models only")
         check_options(options)
+        ENGINE.check()
         found = library()
         settings = options.llama or LlamaOptions()
         resolved = resolve(placement, settings.gpu_layers, found.has_gpu)
+        if resolved.gpu_layers:
+            resolved = replace(resolved, gpus=named_gpus(placement, found.devices))
         try:
             return _build(artifact, resolved, options, settings)
         except WinMLError as error:
@@ -58,8 +69,13 @@ class LlamaBackend:
         try:
             found = library()
         except WinMLError as error:
-            return EngineInfo("llama.cpp", (".gguf",), installed_version(), None, error.native_message)
-        return EngineInfo("llama.cpp", (".gguf",), found.version, found.path, None)
+            return EngineInfo(ENGINE_NAME, (".gguf",), installed_version(), None, error.native_message)
+        return EngineInfo(ENGINE_NAME, (".gguf",), found.version, found.path, None)
+
+    def devices(self) -> tuple[Device, ...]:
+        """The CPU and the GPUs that ggml sees. Loads llama.cpp if need be."""
+        ENGINE.check()
+        return library().devices()
 
 
 def create_backend() -> LlamaBackend:
@@ -104,7 +120,7 @@ def resolve(placement: Placement, gpu_layers: int, has_gpu: bool) -> Resolved:
     wants_gpu = kind is ExecutionTargetKind.GPU or (kind is None and gpu_layers > 0)
     if wants_gpu and not has_gpu:
         text = (
-            "this llama.cpp has no GPU module; install llama-cpp-python built for your GPU "
+            "this llama.cpp has no GPU module for a GPU of this machine; install llama-cpp-python built for your GPU "
             "(for example CMAKE_ARGS=-DGGML_CUDA=on), or use a CPU target"
         )
         raise WinMLError(NOT_SUPPORTED, _BUILD, text)
@@ -114,13 +130,22 @@ def resolve(placement: Placement, gpu_layers: int, has_gpu: bool) -> Resolved:
 
 
 def _build(artifact: GgufArtifact, resolved: Resolved, options: StageOptions, settings: LlamaOptions) -> LlamaExecutor:
-    model = load_model(artifact, resolved.gpu_layers)
+    stop = Event()
+
+    def make() -> LlamaExecutor:
+        predicts = options.draft_predictor_enabled and has_predictor(artifact)
+        model = load_model(artifact, resolved.gpu_layers, resolved.gpus, stop, predicts)
+        return _make(model, resolved, options, settings)
+
+    return apart(make, stop.set)
+
+
+def _make(model: LlamaModel, resolved: Resolved, options: StageOptions, settings: LlamaOptions) -> LlamaExecutor:
     api = model.library.api
     if api.llama_model_has_encoder(model.pointer) or not api.llama_model_has_decoder(model.pointer):
-        raise WinMLError(NOT_SUPPORTED, _BUILD, f"{artifact.path} is an encoder model; stages run decoders only")
+        raise WinMLError(NOT_SUPPORTED, _BUILD, f"{model.path} is an encoder model; stages run decoders only")
     threads = settings.thread_count or usable_cpu_count()
     key_bits, value_bits = _CACHE_BITS[settings.key_type], _CACHE_BITS[settings.value_type]
-    unknown_size = api.llama_model_is_recurrent(model.pointer) or api.llama_model_is_hybrid(model.pointer)
     context = ContextSettings(
         batch_size=settings.batch_size or _DEFAULT_BATCH,
         threads=threads,
@@ -128,10 +153,11 @@ def _build(artifact: GgufArtifact, resolved: Resolved, options: StageOptions, se
         key_type=getattr(api, _CACHE_TYPES[settings.key_type]),
         value_type=getattr(api, _CACHE_TYPES[settings.value_type]),
         offload=resolved.gpu_layers != 0,
-        position_bytes=0 if unknown_size else bytes_per_position(artifact.file, key_bits, value_bits),
+        position_bytes=0 if model.keeps_recurrent_state else bytes_per_position(model.file, key_bits, value_bits),
         adapters=tuple((model.adapter(path), scale) for path, scale in settings.adapters),
+        snapshots=min(options.draft_token_limit, MAX_DRAFT) if model.keeps_recurrent_state else 0,
     )
     declared = api.llama_model_n_ctx_train(model.pointer)
     capacity = min(options.capacity_hint or min(declared, _DEFAULT_CAPACITY), _MAX_CAPACITY)
     sequence = LlamaSequence(model, capacity, context)
-    return LlamaExecutor(sequence, model.vocabulary_size, resolved.kind)
+    return LlamaExecutor(sequence, model.vocabulary_size, resolved.kind, options.draft_token_limit)

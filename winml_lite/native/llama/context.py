@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,16 @@ import numpy as np
 from ...errors import E_FAIL, E_UNEXPECTED, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
 from ...handles import Resource
 from ...storage import Bytes
+from ..activity import Activity, free_last
 from ..ffi import view_memory
 from .api import LlamaApi, retyped
-from .library import c_library, log
+from .library import ENGINE, c_library, log
 from .memory import host_memory
-from .model import LlamaModel, gated
+from .model import LlamaModel
 
 _BUILD = "IWinMLPipelineBuilder.Build"
+MAX_ROWS = 32
+"""Most tokens of one batch whose logits are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,10 @@ class ContextSettings:
     """Size of the sequence memory per position, 0 when unknown."""
     adapters: tuple[tuple[int, float], ...] = ()
     """LoRA adapters of the model, with their scales."""
+    snapshots: int = 0
+    """States of the last positions that recurrent layers keep, so that the sequence can be cut there."""
+    drafts: bool = False
+    """Whether the context runs the model's own predictor instead of the model."""
 
 
 class AbortFlag:
@@ -72,7 +81,20 @@ class AbortFlag:
 class Context:
     """A native context. Used by one thread at a time; frees itself when nothing refers to it or to its logits."""
 
-    __slots__ = ("_decode", "_gate", "_memory", "_model", "_pointer", "_resource", "_row", "_row_at", "batch_size")
+    __slots__ = (
+        "_activity",
+        "_decode",
+        "_last_width",
+        "_memory",
+        "_model",
+        "_pointer",
+        "_resource",
+        "_row",
+        "_row_at",
+        "batch_size",
+        "row_count",
+        "snapshots",
+    )
 
     def __init__(self, model: LlamaModel, capacity: int, settings: ContextSettings, abort: AbortFlag) -> None:
         api = model.library.api
@@ -82,13 +104,17 @@ class Context:
             text = f"{model.path}: {capacity} positions take {needed >> 20} MiB, the machine has {limit >> 20}"
             raise WinMLError(NOT_ENOUGH_MEMORY, _BUILD, text)
         self.batch_size = min(settings.batch_size, capacity)
-        with log.captured_errors() as errors:
+        self.row_count = 1 if settings.drafts else min(MAX_ROWS, self.batch_size)
+        """The same for this context."""
+        model.check()
+        ENGINE.is_used = True
+        self._activity = Activity(ENGINE, abort.set)
+        with log.captured_errors() as errors, self._activity:
             pointer = api.llama_init_from_model(model.pointer, self._params(api, capacity, settings, abort))
         if not pointer:
             text = errors[0] if errors else f"no context of {capacity} positions could be made"
             raise WinMLError(NOT_ENOUGH_MEMORY, _BUILD, f"{model.path}: {text}")
-        self._gate = threading.Lock()
-        self._resource = Resource(pointer, gated(api.llama_free, self._gate), model.resource, abort)
+        self._resource = Resource(pointer, partial(free_last, api.llama_free), model.resource, abort)
         self._model = model
         self._pointer = pointer
         memory = api.llama_get_memory(pointer)
@@ -98,6 +124,10 @@ class Context:
         self._decode = api.llama_decode
         self._row_at = retyped(api.llama_get_logits_ith, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
         self._row: tuple[int, Bytes] | None = None
+        self.snapshots: int = api.llama_n_rs_seq(pointer)
+        """States that are kept: fewer than asked for, none, where the architecture has none."""
+        self._last_width = 0
+        """Tokens of the last `decode`, if recurrent layers keep the states between them."""
         self._set_adapters(settings.adapters)
 
     def _params(self, api: LlamaApi, capacity: int, settings: ContextSettings, abort: AbortFlag) -> Any:
@@ -105,7 +135,10 @@ class Context:
         params.n_ctx = capacity
         params.n_batch = params.n_ubatch = self.batch_size
         params.n_seq_max = 1
-        params.n_outputs_max = 1  # logits of the last token only: the buffers shrink with it
+        params.n_outputs_max = self.row_count  # buffers grow with it; more rows than this would end the process
+        params.n_rs_seq = settings.snapshots
+        if settings.drafts:
+            params.ctx_type = api.LLAMA_CONTEXT_TYPE_MTP
         params.n_threads = settings.threads
         params.n_threads_batch = settings.batch_threads
         params.type_k = settings.key_type
@@ -133,16 +166,44 @@ class Context:
 
     def decode(self, batch: Any) -> int:
         """Run `llama_decode` on a `llama_batch` and return its status."""
-        with self._gate:
+        activity = self._activity
+        try:
+            activity.running = get_ident()
+            if activity.barred:
+                activity.refuse()
+            if self.snapshots:
+                self._last_width = batch.n_tokens
             return self._decode(self._pointer, batch)
+        finally:
+            activity.running = 0
+
+    def ask(self, function: Callable[..., Any], *arguments: object) -> Any:
+        """Call a native function on the context."""
+        with self._activity:
+            return function(self._pointer, *arguments)
+
+    def set_causal(self, is_causal: bool) -> None:
+        """Choose whether the rows of a batch attend only to what is before them (the default), or to each other."""
+        with self._activity:
+            self._model.library.api.llama_set_causal_attn(self._pointer, is_causal)
 
     def row_address(self) -> int:
         """Address of the last token's logits, float32 (vocabulary size,); valid until the next `decode`."""
-        with self._gate:
+        with self._activity:
             address: int | None = self._row_at(self._pointer, -1)
         if not address:
             raise WinMLError(E_UNEXPECTED, "llama_get_logits_ith", "the engine returned no logits")
         return address
+
+    def copy_rows(self, count: int, address: int) -> None:
+        """Copy the logits of all `count` tokens of the last batch to `address`, float32 (count, vocabulary size)."""
+        size = self._model.vocabulary_size * np.dtype(np.float32).itemsize
+        with self._activity:
+            first: int | None = self._row_at(self._pointer, 0)
+            last: int | None = self._row_at(self._pointer, count - 1)
+        if not first or last != first + (count - 1) * size:
+            raise WinMLError(E_UNEXPECTED, "llama_get_logits_ith", f"the engine returned no {count} rows of logits")
+        ctypes.memmove(address, first, count * size)
 
     def row(self) -> Bytes:
         """View those logits as bytes. The view keeps the context alive; its content changes with the next `decode`."""
@@ -154,10 +215,30 @@ class Context:
 
     def truncate(self, position: int) -> bool:
         """Forget everything from `position` on; False when this kind of memory cannot (nothing changes then)."""
-        with self._gate:
-            return bool(self._model.library.api.llama_memory_seq_rm(self._memory, 0, position, -1))
+        if self.snapshots and not self._has_state(position):
+            return False
+        with self._activity:
+            done = bool(self._model.library.api.llama_memory_seq_rm(self._memory, 0, position, -1))
+        self._last_width = 0
+        return done
+
+    def _has_state(self, position: int) -> bool:
+        """Whether recurrent layers have the state at `position`.
+
+        They keep those behind the last tokens of the last batch, until the memory is cut once. The engine itself would
+        also go to a place whose state it does not have, and go on with another.
+        """
+        back = self.end - position
+        return back <= 0 or back <= min(self.snapshots, self._last_width - 1)
+
+    @property
+    def end(self) -> int:
+        """The position behind the last one in the memory."""
+        with self._activity:
+            return self._model.library.api.llama_memory_seq_pos_max(self._memory, 0) + 1
 
     def forget(self) -> None:
         """Forget the whole sequence."""
-        with self._gate:
+        with self._activity:
             self._model.library.api.llama_memory_clear(self._memory, False)
+        self._last_width = 0

@@ -3,43 +3,60 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 import weakref
-from typing import NoReturn, cast
+from typing import ClassVar, NoReturn, cast
 
 from ... import errors
 from ...errors import WinMLError
+from ...handles import free_in_child
 from ...storage import Bytes, Storage, check_descriptor
 from ...values import FREE_DIMENSION, Descriptor, ExecutionTargetKind, TensorDataType
-from ..backend import Sequence
+from ..activity import at_exit
+from ..backend import Sequence, Speculation
+from ..segments import Segments
+from .segments import LlamaSegments, Segment
 from .sequence import Ids, LlamaSequence
+from .speculation import LlamaSpeculation
 
 _ID_TYPES = (TensorDataType.INT32, TensorDataType.INT64)
+_settling = threading.Lock()
+free_in_child(_settling)
+_executors: weakref.WeakSet[LlamaExecutor] = weakref.WeakSet()
 
 
 class LlamaExecutor:
     """Implements `StageExecutor`. Input 0: token ids; output 0: float32 logits (1, vocabulary size)."""
 
-    def __init__(self, sequence: LlamaSequence, vocabulary_size: int, target_kind: ExecutionTargetKind) -> None:
+    def __init__(
+        self, sequence: LlamaSequence, vocabulary_size: int, target_kind: ExecutionTargetKind, draft_limit: int = 0
+    ) -> None:
         self.inputs: tuple[Descriptor, ...] = ((TensorDataType.INT32, (1, FREE_DIMENSION)),)
         self.outputs: tuple[Descriptor, ...] = ((TensorDataType.FLOAT32, (1, vocabulary_size)),)
         self.target_kind = target_kind
+        self._draft_limit = draft_limit
         self.sequence: Sequence | None = sequence
         self._sequence = sequence
         self._ids: Ids | None = None
+        self._held_ids: Ids | None = None
+        """The bound ids while a segment is selected: then `_ids` is None, so that runs of tokens need not ask."""
+        self.segment: Segment | None = None
+        """What the next run consumes instead of the ids."""
         self._target: Storage | None = None
         self._target_data: Bytes | None = None
         self._target_address = 0
         self._wanted = False
         self._row_bytes = vocabulary_size * 4
-        self._row: Storage | None = None
-        """The last fresh output: it views the engine's logits until the next run."""
+        self._row: LogitsRow | None = None
+        """The last fresh output."""
+        _executors.add(self)
 
     def bind_input(self, index: int, storage: Storage | None) -> None:
         """Bind token ids: INT32 or INT64, (n,) or (1, n), at least one."""
         if index != 0:
             _no_port("input", index)
         if storage is None:
-            self._ids = None
+            self._set_ids(None)
             return
         shape = storage.shape
         if storage.data_type not in _ID_TYPES or len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != 1):
@@ -47,7 +64,37 @@ class LlamaExecutor:
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.BindInput", _ids_text(storage))
         if shape[-1] == 0:
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.BindInput", _ids_text(storage))
-        self._ids = storage.array().reshape(-1)
+        self._set_ids(storage.array().reshape(-1))
+
+    def _set_ids(self, ids: Ids | None) -> None:
+        if self.segment is None:
+            self._ids = ids
+        else:
+            self._held_ids = ids
+
+    @property
+    def segments(self) -> Segments | None:
+        """The embedding input; None where the engine would end the process over it."""
+        return LlamaSegments(self, self._sequence) if self._sequence.takes_rows else None
+
+    @property
+    def speculation(self) -> Speculation | None:
+        """Steps over several positions."""
+        return LlamaSpeculation(self, self._sequence, self._draft_limit)
+
+    def keep_row(self) -> None:
+        """Give the last fresh output its own memory: something else than a run overwrites the engine's next."""
+        if self._row is not None:
+            self._row.settle()
+
+    def select_segment(self, segment: Segment | None) -> None:
+        """Make the next run consume a segment; None: the bound ids."""
+        if self.segment is None:
+            self._held_ids = self._ids
+        if segment is None:
+            self._ids, self.segment, self._held_ids = self._held_ids, None, None
+        else:
+            self._ids, self.segment = None, segment
 
     def bind_output(self, index: int, storage: Storage | None, wanted: bool) -> None:
         """Send the logits into `storage`, into fresh memory (None and wanted), or nowhere."""
@@ -65,7 +112,8 @@ class LlamaExecutor:
         """Evaluate the bound ids."""
         ids = self._ids
         if ids is None:
-            raise WinMLError(errors.E_INVALIDARG, "IWinMLPipeline.Run", "input 0, the token ids, is not bound")
+            self._run_segment()
+            return
         if self._row is not None:
             self._release_row()
         sequence = self._sequence
@@ -77,9 +125,18 @@ class LlamaExecutor:
             ctypes.memmove(self._target_address, sequence.context.row_address(), self._row_bytes)
         elif self._wanted:
             sequence.evaluate(ids, True)
-            self._row = Storage(sequence.context.row(), *self.outputs[0])
+            self._row = LogitsRow(sequence.context.row(), self.outputs[0])
         else:
             sequence.evaluate(ids, False)
+
+    def _run_segment(self) -> None:
+        segment = self.segment
+        if segment is None:
+            raise WinMLError(errors.E_INVALIDARG, "IWinMLPipeline.Run", "input 0, the token ids, is not bound")
+        if self._row is not None:
+            self._release_row()
+        self._sequence.evaluate_segment(segment)
+        self.select_segment(None)
 
     def commit(self) -> None:
         """Move the position over the tokens of the last run."""
@@ -87,7 +144,9 @@ class LlamaExecutor:
 
     def discard(self) -> None:
         """Take the tokens of the last run out of the sequence."""
-        self._sequence.discard()
+        segment = self._sequence.discard()
+        if segment is not None:
+            self.select_segment(segment)
 
     def output(self, index: int) -> Storage:
         """Return where the logits went."""
@@ -95,7 +154,8 @@ class LlamaExecutor:
             _no_port("output", index)
         storage = self._target if self._target is not None else self._row
         if storage is None:
-            raise WinMLError(errors.E_NOT_VALID_STATE, "IWinMLStage.GetOutput", "output 0 was not produced")
+            text = "output 0 was not produced: embedding rows give none"
+            raise WinMLError(errors.E_NOT_VALID_STATE, "IWinMLStage.GetOutput", text)
         return storage
 
     def abort(self) -> None:
@@ -104,16 +164,44 @@ class LlamaExecutor:
 
     def _release_row(self) -> None:
         """Give the last fresh output its own memory if somebody refers to it: the engine's is overwritten next."""
-        row = cast(Storage, self._row)
-        if Storage.open_locks and row.is_locked:
-            text = "a tensor with the logits of the last run is locked; close the lock before the next run"
-            raise WinMLError(errors.LOCKED, "IWinMLPipeline.Run", text)
+        row = cast(LogitsRow, self._row)
         reference = weakref.ref(row)
         self._row = None
         del row
         held = reference()
         if held is not None:
-            held.data = held.data.copy()
+            held.settle()
+
+
+class LogitsRow(Storage):
+    """A fresh output. It views the engine's logits, until the next run or somebody who keeps a view settles it."""
+
+    __slots__ = ("is_settled",)
+
+    is_fleeting: ClassVar[bool] = True
+
+    def __init__(self, data: Bytes, descriptor: Descriptor) -> None:
+        super().__init__(data, *descriptor)
+        self.is_settled = False
+
+    def settle(self) -> None:
+        """Copy the logits to memory of its own, once."""
+        with _settling:
+            if not self.is_settled:
+                self.data = self.data.copy()
+                self.is_settled = True
+
+    def copy(self) -> Bytes:
+        """Copy the logits; a run on another thread waits that long before it overwrites them."""
+        with _settling:
+            return self.data.copy()
+
+
+@at_exit
+def _settle_rows() -> None:
+    """Contexts are freed at exit, and rows may be read after that."""
+    for executor in list(_executors):
+        executor.keep_row()
 
 
 def _no_port(what: str, index: int) -> NoReturn:

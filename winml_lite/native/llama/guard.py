@@ -15,6 +15,7 @@ import numpy as np
 from ...errors import FILE_CORRUPT, WinMLError
 from ...files.artifact import GgufArtifact
 from ...files.gguf import GgufFile
+from .guard_architectures import check_architecture
 
 _MAX_LAYERS = 512
 _MAX_EXPERTS = 1024
@@ -25,17 +26,24 @@ _BYTE_TOKEN = 6  # a value of tokenizer.ggml.token_type
 _WITHOUT_TOKENS = ("no_vocab", "none", "test")
 _RWKV_NEWLINES = frozenset(("\n", "\\n", "\\x0a", "\\x0A"))
 _WITH_BYTE_TOKENS = ("llama", "t5", "plamo2")
+_TOKENS_ONLY = ("granite-switch",)
+_ROWS_WITH_AXES_ONLY = ("glm4", "glm4moe")
+_FRAMES = {"llama": (1, 2), "gpt2": (11, 11), "bert": (101, 102), "t5": (None, 1), "plamo2": (1, 2)}
+"""Tokens around a text, by kind of vocabulary: those without a key in the file."""
+_WITHOUT_BEGIN = ("chatglm-bpe", "glm4", "glm5")
 _WITHOUT_REGEX = ("llama", "t5", "plamo2", "bert", "rwkv")
 
 
 def check_model(artifact: GgufArtifact) -> None:
     """Refuse, with 0x80070570 and the path, a model that would end the process while it is loaded or run."""
-    header = _Header(artifact.file)
-    if not artifact.file.architecture:
+    header = Header(artifact.file)
+    architecture = artifact.file.architecture
+    if not architecture:
         header.refuse("general.architecture is missing")
     _check_shape(header)
     _check_experts(header)
     _check_numbers(header)
+    check_architecture(header, architecture)
     _check_vocabulary(header)
 
 
@@ -57,12 +65,40 @@ def lacks_byte_tokens(file: GgufFile) -> bool:
     return any(f"<0x{byte:02X}>" not in spelled and not (byte < 128 and chr(byte) in spelled) for byte in range(256))
 
 
+def lacks_frame(file: GgufFile, token_count: int) -> bool:
+    """Whether a token that the file asks for around each text is not in the vocabulary; libllama asserts that it is.
+
+    The ids that a kind of vocabulary has without a key are those of libllama.
+    """
+    values = file.metadata
+    model = values.get("tokenizer.ggml.model")
+    begin, end = _FRAMES.get(model, (None, None)) if isinstance(model, str) else (None, None)
+    if values.get("tokenizer.ggml.pre") in _WITHOUT_BEGIN:
+        begin = None
+
+    def lacks(name: str, default: int | None) -> bool:
+        ids = values.get(f"tokenizer.ggml.{name}_token_id"), default
+        return not any(isinstance(number, int) and 0 <= number < token_count for number in ids)
+
+    if model == "bert":
+        return lacks("bos", begin) or lacks("seperator", end)
+    adds_begin = values.get("tokenizer.ggml.add_bos_token", model == "llama")
+    adds_end = values.get("tokenizer.ggml.add_eos_token", False)
+    return bool((adds_begin and lacks("bos", begin)) or (adds_end and lacks("eos", end)))
+
+
+def takes_rows(file: GgufFile, has_row_axes: bool) -> bool:
+    """Whether a decoder takes embedding rows; some end the process over them, glm4 only in files without M-RoPE."""
+    architecture = file.architecture
+    return architecture not in _TOKENS_ONLY and (has_row_axes or architecture not in _ROWS_WITH_AXES_ONLY)
+
+
 def splits_by_regex(file: GgufFile) -> bool:
     """Whether text is split by regular expressions before it is tokenised."""
     return file.metadata.get("tokenizer.ggml.model") not in _WITHOUT_REGEX
 
 
-class _Header:
+class Header:
     """One header, and how to refuse it."""
 
     def __init__(self, file: GgufFile) -> None:
@@ -91,7 +127,7 @@ class _Header:
         return max(self.counts(key, lowest, highest), default=0)
 
 
-def _check_shape(header: _Header) -> None:
+def _check_shape(header: Header) -> None:
     layers = header.count("block_count", 1, _MAX_LAYERS)
     header.count("nextn_predict_layers", 0, layers)
     header.count("context_length", 1, _INT32_MAX)
@@ -106,7 +142,7 @@ def _check_shape(header: _Header) -> None:
             header.refuse(f"{pair} key/value heads do not divide {query} attention heads")
 
 
-def _check_experts(header: _Header) -> None:
+def _check_experts(header: Header) -> None:
     experts = header.count("expert_count", 0, _MAX_EXPERTS)
     used = header.count("expert_used_count", 0, _MAX_EXPERTS)
     groups = header.count("expert_group_count", 0, _MAX_EXPERTS)
@@ -119,7 +155,7 @@ def _check_experts(header: _Header) -> None:
         header.refuse(f"{group_used} of {groups} expert groups are used per token")
 
 
-def _check_numbers(header: _Header) -> None:
+def _check_numbers(header: Header) -> None:
     for key in header.values:  # not items(): that would decode every token of the vocabulary
         value = header.values[key] if key.startswith(header.prefix) and key.endswith("epsilon") else None
         if isinstance(value, float) and not value >= 0:
@@ -138,7 +174,7 @@ def _check_numbers(header: _Header) -> None:
                 header.refuse(f"{header.prefix}{key} is {dimensions}, not an even number")
 
 
-def _check_vocabulary(header: _Header) -> None:
+def _check_vocabulary(header: Header) -> None:
     model = header.values.get("tokenizer.ggml.model")
     types = header.values.get("tokenizer.ggml.token_type") if model == "bert" else None
     if isinstance(types, np.ndarray) and (types == _BYTE_TOKEN).any():

@@ -1,4 +1,3 @@
-# mypy: disable-error-code="empty-body"
 """Loading llama.cpp once, and where its log goes.
 
 The log of llama.cpp and ggml goes to the logger `winml_lite.native`. Their log callback is one per process: whoever
@@ -14,13 +13,16 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from ..ffi import exported, load_library
-from .api import LlamaApi, import_api, installed_version
+from ...handles import free_in_child
+from ..activity import Activity, Engine, strike_again
+from ..hardware import Device
+from .api import LlamaApi, MediaApi, import_api, import_media_api, installed_version
+from .devices import ggml_devices, load_ggml
 
 logger = logging.getLogger("winml_lite.native")
 logger.addHandler(logging.NullHandler())  # without it, Python prints warnings of a logger nobody configured
@@ -29,20 +31,8 @@ logger.addHandler(logging.NullHandler())  # without it, Python prints warnings o
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _CONTINUE = 5
 
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """A compute device of ggml."""
-
-    name: str
-    description: str
-    kind: str
-    """`"cpu"`, `"gpu"`, `"igpu"`, `"accel"` or `"other"`."""
-    free_bytes: int
-    total_bytes: int
-
-
-_DEVICE_KINDS = {0: "cpu", 1: "gpu", 2: "igpu", 3: "accel"}
+ENGINE: Final = Engine("GGUF models", keeps_threads=True)
+"""Its compute threads belong to OpenMP: in a forked child OpenMP would wait for them for good."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +56,8 @@ class Library:
         return bool(self.api.llama_supports_gpu_offload())
 
     def devices(self) -> tuple[Device, ...]:
-        """Every device of ggml, in its order."""
-        return _devices(os.path.dirname(self.path))
+        """The CPU and the GPUs that ggml sees, in its order."""
+        return ggml_devices(load_ggml(os.path.dirname(self.path)))
 
 
 class NativeLog:
@@ -94,6 +84,8 @@ class NativeLog:
                 self._pending[thread] = known, rest
             for line in lines:
                 self._emit(thread, known, line)
+        except KeyboardInterrupt:
+            strike_again()
         except Exception:  # nothing may pass through C; logging reports failures of handlers by itself
             pass
 
@@ -119,7 +111,9 @@ class NativeLog:
 
 log = NativeLog()
 _lock = threading.Lock()
+free_in_child(_lock)
 _loaded: list[Library] = []
+_media: list[MediaApi] = []
 _alive: list[Any] = []  # the callback objects: C keeps their addresses
 
 
@@ -129,13 +123,27 @@ def library() -> Library:
         return _loaded[0]
     with _lock:
         if not _loaded:
+            ENGINE.check()
             # Where ggml aborts, it would fork a debugger for a backtrace, and that can hang for good.
             os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-            api, path = import_api()
-            _route_log(api)
-            api.llama_backend_init()
+            with Activity(ENGINE):
+                api, path = import_api()
+                _route_log(api, api.llama_log_set)
+                api.llama_backend_init()
             _loaded.append(Library(api, path, _may_repack(api)))
     return _loaded[0]
+
+
+def media_library() -> MediaApi:
+    """Return libmtmd, which llama-cpp-python ships beside llama.cpp, loading it on first use."""
+    api = library().api
+    with _lock:
+        if not _media:
+            with Activity(ENGINE):
+                media = import_media_api()
+                _route_log(api, media.mtmd_log_set)
+            _media.append(media)
+    return _media[0]
 
 
 def c_library() -> ctypes.CDLL:
@@ -152,63 +160,17 @@ def _may_repack(api: LlamaApi) -> bool:
     return b"AMX_INT8 = 1" not in api.llama_print_system_info()
 
 
-def _route_log(api: LlamaApi) -> None:
+def _route_log(api: LlamaApi, set_log: Callable[[Any, None], None]) -> None:
     callback = api.llama_log_callback(log.receive)
     _alive.append(callback)
-    api.llama_log_set(callback, None)
-    atexit.register(_silence, api)
+    set_log(callback, None)
+    atexit.register(_silence, api, set_log)
 
 
-def _silence(api: LlamaApi) -> None:
+def _silence(api: LlamaApi, set_log: Callable[[Any, None], None]) -> None:
     """Take Python out of the log: static destructors may log after the interpreter is gone.
 
     `abs` reads its one int argument, the level, and has no effect: a log sink that lives as long as the process.
     """
     sink = ctypes.cast(c_library().abs, ctypes.c_void_p).value
-    api.llama_log_set(api.llama_log_callback(sink), None)
-
-
-def _devices(folder: str) -> tuple[Device, ...]:
-    """Ask ggml for its devices. The functions have opaque pointers and scalars only, so they are declared here."""
-    registry, base = (exported(_ggml(folder, name)) for name in ("ggml", "ggml-base"))
-
-    @registry(ctypes.c_size_t)
-    def ggml_backend_dev_count() -> int: ...
-
-    @registry(ctypes.c_void_p, ctypes.c_size_t)
-    def ggml_backend_dev_get(index: int) -> int: ...
-
-    @base(ctypes.c_char_p, ctypes.c_void_p)
-    def ggml_backend_dev_name(device: int) -> bytes: ...
-
-    @base(ctypes.c_char_p, ctypes.c_void_p)
-    def ggml_backend_dev_description(device: int) -> bytes: ...
-
-    @base(ctypes.c_int, ctypes.c_void_p)
-    def ggml_backend_dev_type(device: int) -> int: ...
-
-    @base(None, ctypes.c_void_p, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_size_t))
-    def ggml_backend_dev_memory(device: int, free: Any, total: Any) -> None: ...
-
-    found: list[Device] = []
-    for index in range(ggml_backend_dev_count()):
-        device = ggml_backend_dev_get(index)
-        free, total = ctypes.c_size_t(), ctypes.c_size_t()
-        ggml_backend_dev_memory(device, ctypes.byref(free), ctypes.byref(total))
-        found.append(
-            Device(
-                ggml_backend_dev_name(device).decode("utf-8", "replace"),
-                ggml_backend_dev_description(device).decode("utf-8", "replace"),
-                _DEVICE_KINDS.get(ggml_backend_dev_type(device), "other"),
-                free.value,
-                total.value,
-            )
-        )
-    return tuple(found)
-
-
-def _ggml(folder: str, name: str) -> ctypes.CDLL:
-    """Load a library that lies beside libllama; it is loaded already, so this only gets its handle."""
-    files = [f"lib{name}.so", f"lib{name}.dylib", f"{name}.dll", f"lib{name}.dll"]
-    candidates = [os.path.join(folder, file) for file in files]
-    return load_library(candidates, name, "It belongs to llama-cpp-python: reinstall that package.")[0]
+    set_log(api.llama_log_callback(sink), None)

@@ -18,11 +18,16 @@ import numpy.typing as npt
 
 from ... import errors
 from ...errors import LLAMA_DECODE_STATUS, WinMLError
-from .context import AbortFlag, Context, ContextSettings
+from ..activity import apart
+from .context import MAX_ROWS, AbortFlag, Context, ContextSettings
+from .guard import takes_rows
 from .model import LlamaModel
+from .predictor import PredictingContext
+from .segments import Segment, Spans, check_plan, feed_segment
 
 _RUN = "IWinMLPipeline.Run"
 _MAX_POSITIONS = 0x7FFFFFFF
+_KEPT = "a recurrent model goes back to 0, and by up to draft_token_limit_hint tokens inside the last batch"
 Ids = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
@@ -31,6 +36,8 @@ class LlamaSequence:
 
     __slots__ = (
         "_abort",
+        "_limit",
+        "_marked",
         "_model",
         "_pending",
         "_position",
@@ -38,12 +45,14 @@ class LlamaSequence:
         "_quiet",
         "_settings",
         "_single",
+        "_spans",
         "_token",
         "_token_pointer",
         "_vocabulary_size",
         "capacity",
         "context",
         "declared_capacity",
+        "takes_rows",
     )
 
     def __init__(self, model: LlamaModel, capacity: int, settings: ContextSettings) -> None:
@@ -58,7 +67,12 @@ class LlamaSequence:
         self._pending = 0
         """Tokens that may be in memory beyond the position: of a run that is neither committed nor discarded, or of a
         rewind that has not ended."""
-        self.context = Context(model, capacity, settings, self._abort)
+        self.takes_rows = takes_rows(model.file, model.has_row_axes)
+        """Whether segments can be fed at all."""
+        self._limit = capacity
+        """Position that the capacity allows: less than it by what segments take beyond one cell per position."""
+        self._spans = Spans()
+        self.context = self._make_context(capacity)
         # In a batch without positions and sequence ids the engine continues sequence 0; without output marks it gives
         # the logits of the last token.
         self._token = (ctypes.c_int32 * 1)()
@@ -69,10 +83,29 @@ class LlamaSequence:
         self._prompt: Any = api.llama_batch()
         self._quiet = (ctypes.c_int8 * settings.batch_size)()
         """Output marks of a batch whose logits nobody reads."""
+        self._marked = (ctypes.c_int8 * MAX_ROWS)(*[1] * MAX_ROWS)
+        """Output marks of a batch whose logits are all read."""
+
+    def _make_context(self, capacity: int) -> Context:
+        make = PredictingContext if self._model.predicts else Context
+        return make(self._model, capacity, self._settings, self._abort)
+
+    @property
+    def model(self) -> LlamaModel:
+        return self._model
+
+    @property
+    def settings(self) -> ContextSettings:
+        return self._settings
 
     @property
     def position(self) -> int:
         return self._position
+
+    @property
+    def room(self) -> int:
+        """How many tokens the capacity still allows."""
+        return self._limit - self._position
 
     def abort(self) -> None:
         """Make the evaluation that another thread is in fail soon."""
@@ -89,7 +122,7 @@ class LlamaSequence:
         token = ids.item()
         if not 0 <= token < self._vocabulary_size:
             self._refuse_id(token, 0)
-        if self._position >= self.capacity:
+        if self._position >= self._limit:
             self._refuse_length(1)
         self._token[0] = token
         batch = self._single
@@ -99,44 +132,88 @@ class LlamaSequence:
         if status:
             self._fail(status)
 
+    def evaluate_all(self, ids: Ids, address: int) -> None:
+        """Append the tokens and copy the logits of each to `address`, float32 (tokens, vocabulary size)."""
+        if self._pending:
+            self.discard()
+        self._abort.clear()
+        tokens = self._admitted(ids)
+        row_bytes = self._vocabulary_size * 4
+        for start in range(0, tokens.size, self.context.row_count):
+            stop = min(start + self.context.row_count, tokens.size)
+            self._decode_part(tokens, start, stop, self._marked)
+            self.context.copy_rows(stop - start, address + start * row_bytes)
+
     def _evaluate_prompt(self, ids: Ids, wants_logits: bool) -> None:
+        tokens = self._admitted(ids)
+        count, size = tokens.size, self.context.batch_size
+        for start in range(0, count, size):
+            stop = min(start + size, count)
+            self._decode_part(tokens, start, stop, None if wants_logits and stop == count else self._quiet)
+
+    def _admitted(self, ids: Ids) -> npt.NDArray[np.int32]:
+        """Check the tokens of an evaluation and mark them as pending."""
         count = ids.size
         wrong = np.flatnonzero((ids < 0) | (ids >= self._vocabulary_size))
         if wrong.size:
             self._refuse_id(ids.item(wrong[0]), int(wrong[0]))
-        if count > self.capacity - self._position:
+        if count > self.room:
             self._refuse_length(count)
         tokens = np.ascontiguousarray(ids, np.int32)
-        address = tokens.ctypes.data
-        batch = self._prompt
-        size = self.context.batch_size
         self._pending = count
-        for start in range(0, count, size):
-            stop = min(start + size, count)
-            batch.n_tokens = stop - start
-            batch.token = ctypes.cast(address + start * tokens.itemsize, self._token_pointer)
-            batch.logits = None if wants_logits and stop == count else self._quiet
-            status = self.context.decode(batch)
-            if status:
-                self._fail(status)
-            if self._abort.is_set and stop < count:  # not every device looks at the callback
-                self._fail(2)
+        return tokens
+
+    def _decode_part(self, tokens: npt.NDArray[np.int32], start: int, stop: int, marks: Any) -> None:
+        """Evaluate some of the tokens; `marks` say whose logits are wanted, None: those of the last one."""
+        batch = self._prompt
+        batch.n_tokens = stop - start
+        batch.token = ctypes.cast(tokens.ctypes.data + start * tokens.itemsize, self._token_pointer)
+        batch.logits = marks
+        status = self.context.decode(batch)
+        if status:
+            self._fail(status)
+        if self._abort.is_set and stop < tokens.size:  # not every device looks at the callback
+            self._fail(2)
+
+    def evaluate_segment(self, segment: Segment) -> None:
+        """Append embedding rows and the tokens around them; there are no logits then."""
+        if self._pending:
+            self.discard()
+        self._abort.clear()
+        plan = segment.plan
+        check_plan(self._model, self.context.batch_size, plan)
+        segment.check_finite()
+        if plan.cell_count > self.room:
+            self._refuse_length(plan.cell_count)
+        self._pending = plan.position_count
+        self._spans.add(self._position, segment)
+        self._limit = self.capacity - self._spans.surplus
+        status = feed_segment(self._model, self.context, segment, self._position, self._abort)
+        if status:
+            self._fail(status)
+
+    @property
+    def ends_with_segment(self) -> bool:
+        """Whether no token has followed the last segment."""
+        return self._spans.ends_at(self._position)
 
     def commit(self) -> None:
         """Keep the tokens of the last evaluation: the position moves."""
         self._position += self._pending
         self._pending = 0
 
-    def discard(self) -> None:
-        """Take the tokens of the last evaluation out again."""
+    def discard(self) -> Segment | None:
+        """Take the tokens of the last evaluation out again; return its segment if it was one."""
+        dropped = self._drop_spans()
         if not self._pending:
-            return
+            return dropped
         if not self._truncate():
             lost = self._position
             self.reset()
             text = f"this architecture cannot go back to position {lost}, so the sequence was reset"
             raise WinMLError(errors.E_FAIL, _RUN, f"{self._model.path}: {text}")
         self._pending = 0
+        return dropped
 
     def rewind(self, position: int) -> None:
         """Truncate to `position`; 0x80070057 beyond the present one, or where the architecture cannot go back."""
@@ -146,14 +223,16 @@ class LlamaSequence:
         if position > self._position:
             text = f"the sequence is at {self._position}, it cannot go forward to {position}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
+        self._spans.check_cut(position)
         before = self._position
         self._mark(position)
         done = self._truncate()
         if not done:
             self._position = before
         self._pending = 0
+        self._drop_spans()
         if not done:
-            text = f"{self._model.path}: this architecture can only go back to 0, not to {position}"
+            text = f"{self._model.path}: the state at {position} is gone; {_KEPT}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
 
     def set_capacity(self, capacity: int) -> None:
@@ -163,17 +242,27 @@ class LlamaSequence:
         if not 0 < capacity <= _MAX_POSITIONS:
             text = f"a capacity lies in 1..{_MAX_POSITIONS}, not at {capacity}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.SetSequenceCapacity", text)
-        context = Context(self._model, capacity, self._settings, self._abort)
+        context = apart(lambda: self._make_context(capacity), self._abort.set)
         self._mark(0)
         self.capacity = capacity
         self.context = context
         self._pending = 0
+        self._drop_spans()
 
     def reset(self) -> None:
         """Drop the whole sequence: position 0."""
         self._mark(0)
         self.context.forget()
         self._pending = 0
+        self._drop_spans()
+
+    def _drop_spans(self) -> Segment | None:
+        """Forget where segments beyond the position are; return the last one if it was there."""
+        dropped = self._spans.cut(self._position)
+        if dropped is not None:
+            self.context.set_causal(True)  # an interrupt may have left it otherwise
+        self._limit = self.capacity - self._spans.surplus
+        return dropped
 
     def _mark(self, position: int) -> None:
         """Move the position back, before the memory follows."""

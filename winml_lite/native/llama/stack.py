@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...errors import E_OUTOFMEMORY, WinMLError
+from ...handles import free_in_child
 
 Result = TypeVar("Result")
 
@@ -22,6 +23,7 @@ _SPARE = 1 << 20
 _PAGE = 1 << 16
 _LONG_BLANKS = re.compile(rb"\s{100,}")
 _starting = threading.Lock()
+free_in_child(_starting)
 
 
 def longest_match(text: bytes) -> int:

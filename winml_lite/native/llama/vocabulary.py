@@ -38,6 +38,7 @@ class LlamaVocabulary:
             ctypes.c_bool,
         )
         self._unspellable = guard.lacks_byte_tokens(model.file)
+        self._unframed = guard.lacks_frame(model.file, model.vocabulary_size)
         self._splits = guard.splits_by_regex(model.file)
         self._pieces: list[bytes | None] = [None] * model.vocabulary_size
         self._ids: dict[str, int] | None = None
@@ -56,6 +57,10 @@ class LlamaVocabulary:
         if self._unspellable:
             problem = "the vocabulary cannot spell every byte (it lacks tokens such as <0x0A>)"
             raise WinMLError(INVALID_DATA, "Vocabulary.encode", f"{self.file.path}: {problem}")
+        if add_special and self._unframed:
+            problem = "the vocabulary lacks the token that the file puts before or after each text"
+            raise WinMLError(INVALID_DATA, "Vocabulary.encode", f"{self.file.path}: {problem}")
+        self._model.check()
         if self._splits:
             return with_stack_for(text, lambda: self._encode(text, add_special, parse_special))
         return self._encode(text, add_special, parse_special)
@@ -64,8 +69,8 @@ class LlamaVocabulary:
         room = len(text) + 16  # enough, unless one byte becomes several tokens
         while room <= _INT32_MAX:
             ids = np.empty(room, np.int32)
-            with self._model.gate:
-                count = self._tokenize(self._vocab, text, len(text), ids.ctypes.data, room, add_special, parse_special)
+            arguments = text, len(text), ids.ctypes.data, room, add_special, parse_special
+            count = self._model.call(self._tokenize, self._vocab, *arguments)
             if count >= 0:
                 return [int(token) for token in ids[:count].tolist()]
             room = -count  # the number of tokens there are
@@ -84,8 +89,7 @@ class LlamaVocabulary:
 
     def _read_piece(self, token: int, size: int) -> bytes:
         buffer = ctypes.create_string_buffer(size)
-        with self._model.gate:
-            count = self._api.llama_token_to_piece(self._vocab, token, buffer, size, 0, True)
+        count = self._model.call(self._api.llama_token_to_piece, self._vocab, token, buffer, size, 0, True)
         if count < 0:
             return self._read_piece(token, -count)
         return buffer.raw[:count]
@@ -95,14 +99,14 @@ class LlamaVocabulary:
         """Every token that ends a generation, as llama.cpp sees it, ascending."""
         if self._ends is None:
             tokens = range(self.token_count)
-            with self._model.gate:
-                self._ends = tuple(compress(tokens, map(self._api.llama_vocab_is_eog, repeat(self._vocab), tokens)))
+            is_end = self._api.llama_vocab_is_eog
+            self._ends = self._model.call(lambda: tuple(compress(tokens, map(is_end, repeat(self._vocab), tokens))))
         return self._ends
 
     def token_text(self, token: int) -> str:
         """Return the token as the file spells it, before any decoding."""
-        with self._model.gate:
-            return self._api.llama_vocab_get_text(self._vocab, token).decode("utf-8", "surrogateescape")
+        text = self._model.call(self._api.llama_vocab_get_text, self._vocab, token)
+        return text.decode("utf-8", "surrogateescape")
 
     def find(self, text: str) -> int | None:
         """Return the token that the file spells so."""
@@ -118,5 +122,4 @@ class LlamaVocabulary:
         return self._has(token, self._api.LLAMA_TOKEN_ATTR_USER_DEFINED)
 
     def _has(self, token: int, attribute: int) -> bool:
-        with self._model.gate:
-            return bool(self._api.llama_vocab_get_attr(self._vocab, token) & attribute)
+        return bool(self._model.call(self._api.llama_vocab_get_attr, self._vocab, token) & attribute)

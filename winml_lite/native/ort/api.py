@@ -9,7 +9,7 @@ return the status as it is, for the hot path; hand it to `raise_status`.
 from __future__ import annotations
 
 import os
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_void_p, c_wchar_p
+from ctypes import CFUNCTYPE, POINTER, c_bool, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_void_p, c_wchar_p
 from typing import Any, NoReturn
 
 from ...errors import E_FAIL, E_INVALIDARG, E_OUTOFMEMORY, ORT_STATUS, WinMLError
@@ -56,6 +56,7 @@ _ort = ffi.slots(LIBRARY.table, _check)
 _raw = ffi.slots(LIBRARY.table, None)
 _text = ffi.slots(LIBRARY.table, None, c_char_p)
 _number = ffi.slots(LIBRARY.table, None, c_int)
+_unsigned = ffi.slots(LIBRARY.table, None, c_uint32)
 _free = ffi.slots(LIBRARY.table, None, None)
 
 
@@ -225,6 +226,14 @@ def ReleaseSessionOptions(options: int, /) -> None: ...
 def AddFreeDimensionOverrideByName(options: int, name: bytes, extent: int, /) -> None: ...
 
 
+@_ort(125, POINTER(c_void_p), POINTER(c_int))
+def GetAvailableProviders(names: Out, count: Out, /) -> None: ...
+
+
+@_ort(126, c_void_p, c_int)
+def ReleaseAvailableProviders(names: int, count: int, /) -> None: ...
+
+
 @_ort(130, c_void_p, c_char_p, c_char_p)
 def AddSessionConfigEntry(options: int, key: bytes, value: bytes, /) -> None: ...
 
@@ -253,10 +262,40 @@ def BindOutput(binding: int, name: bytes, value: int, /) -> None: ...
 def ClearBoundOutputs(binding: int, /) -> None: ...
 
 
+@_ort(204, c_void_p, c_void_p)
+def SessionOptionsAppendExecutionProvider_CUDA_V2(options: int, cuda_options: int, /) -> None: ...
+
+
+@_ort(205, POINTER(c_void_p))
+def CreateCUDAProviderOptions(out: Out, /) -> None: ...
+
+
+@_ort(206, c_void_p, c_void_p, c_void_p, c_size_t)
+def UpdateCUDAProviderOptions(cuda_options: int, keys: Array, values: Array, count: int, /) -> None: ...
+
+
+@_free(208, c_void_p)
+def ReleaseCUDAProviderOptions(cuda_options: int, /) -> None: ...
+
+
+@_ort(216, c_void_p, c_char_p, c_void_p, c_void_p, c_size_t)
+def SessionOptionsAppendExecutionProvider(
+    options: int, name: bytes, keys: Array, values: Array, count: int, /
+) -> None: ...
+
+
 @_ort(279, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t)
 def AddExternalInitializersFromFilesInMemory(
     options: int, names: Array, buffers: Array, sizes: Array, count: int, /
 ) -> None: ...
+
+
+@_ort(293, c_void_p, c_bool)
+def SessionOptionsSetLoadCancellationFlag(options: int, cancel: bool, /) -> None: ...
+
+
+@_text(297, c_void_p, c_char_p)
+def GetKeyValue(pairs: int, key: bytes, /) -> bytes | None: ...
 
 
 @_ort(301, c_void_p, c_char_p, PathChar)
@@ -277,12 +316,20 @@ def SessionOptionsAppendExecutionProvider_V2(
 def HardwareDevice_Type(device: int, /) -> int: ...
 
 
+@_unsigned(308, c_void_p)
+def HardwareDevice_VendorId(device: int, /) -> int: ...
+
+
 @_text(309, c_void_p)
 def HardwareDevice_Vendor(device: int, /) -> bytes: ...
 
 
-@ffi.slots(LIBRARY.table, None, c_uint32)(310, c_void_p)
+@_unsigned(310, c_void_p)
 def HardwareDevice_DeviceId(device: int, /) -> int: ...
+
+
+@_raw(311, c_void_p)
+def HardwareDevice_Metadata(device: int, /) -> int | None: ...
 
 
 @_text(312, c_void_p)

@@ -8,19 +8,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from ...errors import E_INVALIDARG, NOT_SUPPORTED, WinMLError
+from ...errors import CANCELLED, E_INVALIDARG, NOT_SUPPORTED, WinMLError
 from ...files.artifact import Artifact, OnnxArtifact
 from ...values import EngineInfo, ExecutionTargetKind
 from ..backend import Placement, StageExecutor, StageOptions
+from ..hardware import Device
+from .placement import CPU_PROVIDER, ENGINE_NAME, choose_device
 
 if TYPE_CHECKING:
-    from .devices import OrtDevice
     from .executor import OrtExecutor
 
 logger = logging.getLogger("winml_lite.native")
 
 _BUILD = "IWinMLPipelineBuilder.Build"
-_NAME = "ONNX Runtime"
 _EXTENSIONS = (".onnx", ".ort")
 
 
@@ -49,10 +49,10 @@ class OrtBackend:
         try:
             library = load()
         except WinMLError as error:
-            return EngineInfo(_NAME, _EXTENSIONS, None, None, error.native_message or str(error))
-        return EngineInfo(_NAME, _EXTENSIONS, library.version, library.path, None)
+            return EngineInfo(ENGINE_NAME, _EXTENSIONS, None, None, error.native_message or str(error))
+        return EngineInfo(ENGINE_NAME, _EXTENSIONS, library.version, library.path, None)
 
-    def devices(self) -> tuple[OrtDevice, ...]:
+    def devices(self) -> tuple[Device, ...]:
         """Devices of all execution providers, registered ones included."""
         from .devices import provider_devices
 
@@ -71,21 +71,24 @@ def create_backend() -> OrtBackend:
 
 
 def _build(artifact: OnnxArtifact, placement: Placement, options: StageOptions) -> OrtExecutor:
-    from .devices import choose_device
+    from .devices import check_device_option, provider_listing
 
     _check_options(placement, options)
-    device = choose_device(placement)
+    device = choose_device(placement, provider_listing)
+    if device is not None and placement.devices and options.ort is not None:
+        check_device_option(device, options.ort.provider_options)
     if device is None or placement.kind is not None or placement.provider is not None:
         return _open(artifact, options, device)
     try:
         return _open(artifact, options, device)
     except WinMLError as error:
+        if error.hresult == CANCELLED:
+            raise
         logger.info("automatic placement: %s refused the model, using the CPU: %s", device.provider, error)
         return _open(artifact, options, None)
 
 
-def _open(artifact: OnnxArtifact, options: StageOptions, device: OrtDevice | None) -> OrtExecutor:
-    from .devices import CPU_PROVIDER
+def _open(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> OrtExecutor:
     from .executor import OrtExecutor
     from .session import open_session
 

@@ -7,43 +7,64 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ...handles import Resource
+from ...handles import Resource, finalizer
 from ...storage import Storage
+from ..activity import is_leaving
 from . import api
-from .environment import RunState, owned
+from .environment import owned
 from .session import Session
 from .slots import OutputSlots
 from .values import value_of
 
 
+class RunControl:
+    """Run options of a stage, and how its present run is stopped."""
+
+    def __init__(self, session: Session) -> None:
+        pointer = ctypes.c_void_p()
+        api.CreateRunOptions(ctypes.byref(pointer))
+        self.options = owned(pointer, api.ReleaseRunOptions)
+        session.activity.stop = partial(api.RunOptionsSetTerminate, self.options.pointer)
+        self._lock = threading.Lock()
+        self.stopped = False
+        """`stop` was called; `clear_stop` is due."""
+
+    def stop(self) -> None:
+        """Make the present run end early. May be called from any thread."""
+        with self._lock:
+            self.stopped = True
+            api.RunOptionsSetTerminate(self.options.pointer)
+
+    def clear_stop(self) -> None:
+        """Let later runs go on."""
+        with self._lock:
+            self.stopped = False
+            api.RunOptionsUnsetTerminate(self.options.pointer)
+
+
 class PreparedCall:
     """Arguments of `Run`, or a binding for `RunWithBinding`, for the inputs and outputs of the next runs."""
 
-    def __init__(self, session: Session, open_inputs: Sequence[int]) -> None:
+    def __init__(self, session: Session, open_inputs: Sequence[int], control: RunControl) -> None:
         """`open_inputs` are those that the caller binds; the values of others are put into `input_values`."""
         self._session = session
         self._open_inputs = open_inputs
-        pointer = ctypes.c_void_p()
-        api.CreateRunOptions(ctypes.byref(pointer))
-        self._run_options = owned(pointer, api.ReleaseRunOptions)
-        session.state.run_options = self._run_options.pointer
+        self._run_options = control.options
         self._count = len(session.inputs)
         self._name_array = (ctypes.c_char_p * self._count)(*session.input_names)
         self._names = ctypes.cast(self._name_array, ctypes.c_void_p)
         self.input_values = (ctypes.c_void_p * self._count)()
         self.slots = OutputSlots((), (), ())
         self._live_slots = [self.slots]
-        weakref.finalize(self, _empty, self._live_slots)
+        finalizer(self, _empty, self._live_slots)
         self._binding: Resource | None = None
-        self._binding_inputs: list[Storage | None] = []
-        """What the binding has: storages and not values, because a new value may lie where an old one was."""
-        self._stop_lock = threading.Lock()
-        self.stopped = False
-        """`stop` was called; `clear_stop` is due."""
+        self.binding_inputs: list[Storage | None] = [None] * self._count
+        """What the binding has, None where the next run binds anew. Storages and not values, because a new value may
+        lie where an old one was.
+        """
 
     def place(self, outputs: Sequence[int], placed: Sequence[int | None]) -> None:
         """Choose the outputs of the next runs, each with its value or None where the engine makes one."""
@@ -79,29 +100,17 @@ class PreparedCall:
                     api.BindInput(binding.pointer, session.input_names[index], self.input_values[index] or 0)
             for slot, index in enumerate(self.slots.outputs):
                 api.BindOutput(binding.pointer, session.output_names[index], self.slots.value(slot))
-            self._binding_inputs = [None] * self._count
+            self.binding_inputs = [None] * self._count
             self._binding = binding
         for index in self._open_inputs:
             storage = inputs[index]
-            if storage is not None and storage is not self._binding_inputs[index]:
+            if storage is not None and storage is not self.binding_inputs[index]:
                 api.BindInput(binding.pointer, session.input_names[index], value_of(storage))
-                self._binding_inputs[index] = storage
+                self.binding_inputs[index] = storage
         return binding.pointer
-
-    def stop(self) -> None:
-        """Make the present run end early. May be called from any thread."""
-        with self._stop_lock:
-            self.stopped = True
-            api.RunOptionsSetTerminate(self._run_options.pointer)
-
-    def clear_stop(self) -> None:
-        """Let later runs go on."""
-        with self._stop_lock:
-            self.stopped = False
-            api.RunOptionsUnsetTerminate(self._run_options.pointer)
 
 
 def _empty(slots: list[OutputSlots]) -> None:
     """Finalizer of a call. At exit, what a daemon thread may use is left alone."""
-    if not RunState.leaving:
+    if not is_leaving():
         slots[0].empty()

@@ -14,13 +14,14 @@ from ...errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, Win
 from ...files.artifact import OnnxArtifact
 from ...storage import Storage
 from ...values import ExecutionTargetKind, TensorDataType
-from ..backend import Sequence, StageOptions
+from ..backend import Sequence, Speculation, StageOptions
+from ..segments import Segments
 from . import api
-from .calls import PreparedCall
-from .environment import refuse_at_exit
+from .calls import PreparedCall, RunControl
 from .pairs import StatePair, check_pairs
 from .ports import Symbols, check_port, sequence_length
 from .session import Session
+from .speculation import OrtSpeculation, takes_steps
 from .state import ManagedState
 from .values import copied, own_value, storage_of, value_of
 
@@ -37,21 +38,27 @@ class OrtExecutor:
         options: StageOptions,
         target_kind: ExecutionTargetKind,
         provider_name: str,
+        twin_of: OrtExecutor | None = None,
     ) -> None:
+        """`twin_of`: an executor of the same session whose state this one shares."""
         self.inputs = tuple(port.descriptor for port in session.inputs)
         self.outputs = tuple(port.descriptor for port in session.outputs)
         self.target_kind = target_kind
         self.provider_name = provider_name
         """The provider that was chosen for the stage; single operators may run on the CPU provider."""
         self._session = session
-        self._run_state = session.state
+        self._given = session, artifact, options, target_kind, provider_name
+        self._activity = session.activity
         self._shareable = artifact.shareable_pairs
         pairs = check_pairs(options.state_pairs, session.inputs, session.outputs)
         self._caller_pairs = {pair.output: pair for pair in pairs} if options.caller_owns_state else {}
         self._state: ManagedState | None = None
-        if pairs and not options.caller_owns_state:
+        if twin_of is not None:
+            self._state = twin_of._state
+        elif pairs and not options.caller_owns_state:
             self._state = ManagedState(pairs, artifact.shareable_pairs, options.capacity_hint)
         self.sequence: Sequence | None = self._state
+        self.segments: Segments | None = None
         self._managed_inputs = self._state.inputs if self._state is not None else frozenset()
         self._open_inputs = tuple(index for index in range(len(self.inputs)) if index not in self._managed_inputs)
         """Inputs that the caller binds: a few of many, where a decoder keeps its state itself."""
@@ -64,7 +71,8 @@ class OrtExecutor:
         }
         """Outputs that are an input: the engine neither copies them nor uses memory given for them."""
         self._symbols = Symbols(session.inputs, self._managed_inputs)
-        self._call = PreparedCall(session, self._open_inputs)
+        self._control: RunControl = RunControl(session) if twin_of is None else twin_of._control
+        self._call = PreparedCall(session, self._open_inputs, self._control)
         self._invoke: Callable[[], int | None] = int  # replaced before the first run
         self._copies: list[tuple[int, Storage]] = []
         self._late_copies: list[tuple[Storage, Storage]] = []
@@ -73,6 +81,7 @@ class OrtExecutor:
         self._step = 0
         self._dirty = self._outputs_dirty = True
         self._produced = False
+        self._twin: OrtExecutor | None = None
 
     # Bindings
 
@@ -86,6 +95,7 @@ class OrtExecutor:
                 raise WinMLError(E_INVALIDARG, what, "the stage keeps this state itself; it cannot be bound")
             check_port(storage, port, what)
         self._bound_inputs[index] = storage
+        self._call.binding_inputs[index] = None  # or what was bound before would stay pinned until the next run
         self._dirty = True
 
     def bind_output(self, index: int, storage: Storage | None, wanted: bool) -> None:
@@ -107,28 +117,27 @@ class OrtExecutor:
     def run(self) -> None:
         state = self._state
         self._produced = False
-        if self._dirty or (state is not None and state.stale):
+        if self._dirty or (state is not None and state.placed_in is not self._call.slots):
             self._prepare()
         if state is not None:
             state.admit(self._step)
-        call = self._call
-        if call.stopped:
-            call.clear_stop()  # it came after the run that it was meant for
-        slots = call.slots
+        control = self._control
+        if control.stopped:
+            control.clear_stop()  # it came after the run that it was meant for
+        slots = self._call.slots
         if slots.has_fresh:
             slots.empty()
         if self._taken:
             self._taken.clear()
-        run_state = self._run_state
+        activity = self._activity
         try:
-            run_state.running = get_ident()
-            if run_state.leaving:
-                run_state.running = 0
-                refuse_at_exit()
+            activity.running = get_ident()
+            if activity.barred:
+                activity.refuse()
             status = self._invoke()
         finally:
-            run_state.running = 0
-        if status or call.stopped:
+            activity.running = 0
+        if status or control.stopped:
             self._end_badly(status)
         if state is not None:
             state.measure(slots, self._step)
@@ -138,10 +147,10 @@ class OrtExecutor:
 
     def _end_badly(self, status: int | None) -> None:
         """Raise for a failed run; one that ended well in spite of `abort` is good."""
-        if self._run_state.leaving:
-            refuse_at_exit()  # a daemon thread: it ends here, with the process
-        if self._call.stopped:
-            self._call.clear_stop()
+        if self._activity.barred:
+            self._activity.refuse()  # a daemon thread: it ends here, with the process
+        if self._control.stopped:
+            self._control.clear_stop()
             if status:
                 api.ReleaseStatus(status)
                 raise WinMLError(CANCELLED, _RUN, "the run was stopped")
@@ -163,8 +172,8 @@ class OrtExecutor:
             self._state.discard()
 
     def abort(self) -> None:
-        if self._run_state.running:
-            self._call.stop()
+        if self._activity.running:
+            self._control.stop()
 
     def output(self, index: int) -> Storage:
         context = "IWinMLStage.GetOutput"
@@ -174,7 +183,7 @@ class OrtExecutor:
         if not self._produced:
             raise WinMLError(E_NOT_VALID_STATE, context, "nothing was produced yet")
         pair = self._caller_pairs.get(index)
-        if pair is not None:
+        if pair is not None and not self._late_copies:  # before `commit`, the new state is in memory of its own
             kept = self._bound_inputs[pair.input]
             if kept is not None:
                 return kept
@@ -196,11 +205,41 @@ class OrtExecutor:
             raise WinMLError(E_NOT_VALID_STATE, context, "the last run wrote this output elsewhere")
         return storage_of(own_value(value))
 
+    # Steps over several positions
+
+    @property
+    def speculation(self) -> Speculation | None:
+        state = self._state
+        if state is None or not takes_steps(self._session.inputs, self._managed_inputs):
+            return None
+        return OrtSpeculation(self, state, self._session)
+
+    def twin(self) -> OrtExecutor:
+        """Return the executor with bindings of its own that runs on the state of this one.
+
+        It gets the present bindings of inputs. The outputs of this one are made to stay as the last run left them.
+        """
+        state = self._state
+        if state is not None and self._produced:
+            for index in state.outputs:
+                if self._wanted[index]:
+                    self.output(index)
+        twin = self._twin = self._twin or OrtExecutor(*self._given, twin_of=self)
+        for index in self._open_inputs:
+            twin.bind_input(index, self._bound_inputs[index])
+        return twin
+
+    def let_go(self) -> None:
+        """Refer to no tensor any more: neither to those that are bound, nor to those that were produced."""
+        for index in self._open_inputs:
+            self.bind_input(index, None)
+        self._taken.clear()
+
     # Preparation
 
     def _prepare(self) -> None:
-        if self._run_state.leaving:
-            refuse_at_exit()
+        if self._activity.barred:
+            self._activity.refuse()
         self._dirty = True  # until the end, whatever interrupts
         inputs, state = self._bound_inputs, self._state
         for index in self._open_inputs:
@@ -211,7 +250,7 @@ class OrtExecutor:
         self._step = sequence_length(inputs)
         if state is not None:
             state.start(extents)
-        if self._outputs_dirty or self._caller_pairs or (state is not None and state.stale):
+        if self._outputs_dirty or self._caller_pairs or (state is not None and state.placed_in is not self._call.slots):
             self._place_outputs()
             if state is not None:
                 state.place(self._call.input_values, self._call.slots)

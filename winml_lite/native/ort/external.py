@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, NOT_FOUND, WinMLError
 from ...files.artifact import OnnxArtifact
+from ...files.mapped import RegularFile
 from . import api
 
 Buffer = memoryview | mmap.mmap
@@ -99,8 +100,8 @@ def _long_enough(artifact: OnnxArtifact, location: str, view: memoryview) -> mem
 def _map(file: str) -> Buffer:
     if os.path.getsize(file) == 0:
         return memoryview(b"\0")
-    with open(file, "rb") as stream:
-        return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+    with RegularFile(file) as stream:
+        return stream.map()
 
 
 def _attach(options: int, buffers: Mapping[str, Buffer]) -> object:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ...errors import E_INVALIDARG, WinMLError
 from ...files.artifact import OnnxArtifact, Port
+from ...files.mapped import check_unchanged
 from ...handles import Resource
 from ...values import FROM_ONNX_TYPE, TensorDataType
+from ..activity import Activity, apart
 from ..backend import StageOptions
 from ..cpus import usable_cpu_count
+from ..hardware import Device
 from . import api, devices
-from .environment import RunState, allocator, environment, owned, owned_session, refuse_at_exit
+from .environment import ENGINE, allocator, environment, owned, owned_session
 from .external import attach_external_data
 from .values import tensor_info
 
@@ -23,7 +27,7 @@ class Session:
     """A made session with its ports; names are as the engine wants them."""
 
     resource: Resource
-    state: RunState
+    activity: Activity
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     input_names: tuple[bytes, ...] = field(init=False)
@@ -34,28 +38,58 @@ class Session:
         object.__setattr__(self, "output_names", tuple(port.name.encode() for port in self.outputs))
 
 
-def open_session(artifact: OnnxArtifact, options: StageOptions, device: devices.OrtDevice | None) -> Session:
-    """Make a session; this is where the engine checks operators, shapes and weights."""
-    if RunState.leaving:
-        refuse_at_exit()
+def open_session(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Session:
+    """Make a session; this is where the engine checks operators, shapes and weights.
+
+    Ctrl-C in the main thread ends it early.
+    """
+    ENGINE.check()
+    if artifact.identity is not None:
+        check_unchanged(artifact.identity, "IWinMLPipelineBuilder.Build")
     settings = _session_options(artifact, options, device)
-    keep = attach_external_data(settings.pointer, artifact)
-    pointer = ctypes.c_void_p()
-    state = RunState()
-    env = environment().pointer
-    if artifact.path is not None:
-        api.CreateSession(env, api.native_path(artifact.path), settings.pointer, ctypes.byref(pointer))
-    else:
-        data = artifact.data or b""
-        api.CreateSessionFromArray(env, data, len(data), settings.pointer, ctypes.byref(pointer))
-    resource = owned_session(pointer)
-    del keep
-    settings.close()
+    load = _Load(settings)
+    try:
+        resource = apart(lambda: _create(artifact, settings.pointer, load), load.stop)
+    finally:
+        load.end()
     overrides = dict(options.dimension_overrides)
-    return Session(resource, state, *_ports(resource.pointer, artifact, overrides))
+    return Session(resource, Activity(ENGINE), *_ports(resource.pointer, artifact, overrides))
 
 
-def _session_options(artifact: OnnxArtifact, options: StageOptions, device: devices.OrtDevice | None) -> Resource:
+class _Load:
+    """The making of a session, which any thread may stop until it has ended."""
+
+    def __init__(self, settings: Resource) -> None:
+        self._settings: Resource | None = settings
+        self._lock = threading.Lock()
+
+    def stop(self) -> None:
+        with self._lock:
+            if self._settings is not None:
+                api.SessionOptionsSetLoadCancellationFlag(self._settings.pointer, True)
+
+    def end(self) -> None:
+        """The options are not used any more, and go."""
+        with self._lock:
+            self._settings = None
+
+
+def _create(artifact: OnnxArtifact, settings: int, load: _Load) -> Resource:
+    pointer = ctypes.c_void_p()
+    env = environment().pointer
+    keep = attach_external_data(settings, artifact)
+    with Activity(ENGINE, load.stop):
+        if artifact.path is not None:
+            api.CreateSession(env, api.native_path(artifact.path), settings, ctypes.byref(pointer))
+        else:
+            data = artifact.data or b""
+            api.CreateSessionFromArray(env, data, len(data), settings, ctypes.byref(pointer))
+        resource = owned_session(pointer)
+    del keep
+    return resource
+
+
+def _session_options(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Resource:
     pointer = ctypes.c_void_p()
     api.CreateSessionOptions(ctypes.byref(pointer))
     settings = owned(pointer, api.ReleaseSessionOptions)

@@ -8,14 +8,14 @@ the start. Not here: pairs that the caller owns (`executor.py`).
 from __future__ import annotations
 
 import ctypes
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...errors import E_BOUNDS, E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
+from ...handles import finalizer
 from ...storage import Storage, allocate, byte_size
+from ..activity import is_leaving
 from . import api
-from .environment import RunState
 from .pairs import StatePair
 from .slots import OutputSlots
 from .values import copied, has_whole_bytes, size_in_bytes, truncated, value_descriptor, value_of, view_of
@@ -39,8 +39,8 @@ class ManagedState:
         self.pairs = pairs
         self.inputs = frozenset(pair.input for pair in pairs)
         self.outputs = {pair.output: index for index, pair in enumerate(pairs)}
-        self.stale = True
-        """The values changed outside a run; the executor must place them anew."""
+        self.placed_in: OutputSlots | None = None
+        """The slots of the call that has the present values; any other must get them with `place` before it runs."""
         self._shareable = shareable
         extents = [pair.fixed_extent for pair in pairs if pair.fixed_extent is not None]
         self._declared = min(extents) if len(extents) == len(pairs) else None
@@ -56,7 +56,7 @@ class ManagedState:
         self._growing: list[int] = []
         self._places: list[int] = []
         self._held = [_Held([0] * len(pairs))]  # one element; a list because the finalizer must see the present one
-        weakref.finalize(self, _release, self._held)
+        finalizer(self, _release, self._held)
         self._sort()
 
     # backend.Sequence
@@ -81,7 +81,7 @@ class ManagedState:
         if position == 0:
             self._restart()
         elif position < self.position:
-            if not all(has_whole_bytes(self.pairs[index].data_type) for index in self._growing):
+            if not self.can_be_cut:
                 raise NotSupportedError(NOT_SUPPORTED, "IWinMLStage.RewindTo", "state of 4-bit elements cannot be cut")
             values = self._held[0].values.copy()
             for index in self._growing:
@@ -104,6 +104,16 @@ class ManagedState:
         self._restart()
 
     # For the executor
+
+    @property
+    def step(self) -> int:
+        """Positions of a run that is not committed yet."""
+        return self._step
+
+    @property
+    def can_be_cut(self) -> bool:
+        """Whether the sequence can go back to any position."""
+        return all(has_whole_bytes(self.pairs[index].data_type) for index in self._growing)
 
     def admit(self, step: int) -> None:
         """Refuse a run of `step` positions that the capacity cannot hold (0x8000000B)."""
@@ -148,7 +158,7 @@ class ManagedState:
         for pair, value in zip(self.pairs, self._held[0].values, strict=True):
             input_values[pair.input] = _pointer(value)
         self._places = [slots.place[pair.output] for pair in self.pairs]
-        self.stale = False
+        self.placed_in = slots
 
     def measure(self, slots: OutputSlots, step: int) -> None:
         """Find out by how many positions a run advanced: what growing pairs grew by, else the tokens of the run."""
@@ -180,7 +190,7 @@ class ManagedState:
             self._replace(values, held.position + self._step)
             for index in self._moving:
                 input_values[self.pairs[index].input] = _pointer(values[index])
-            self.stale = False
+            self.placed_in = slots
         else:
             held.position += self._step
         self._step = 0
@@ -227,7 +237,7 @@ class ManagedState:
         self._step = 0
 
     def _replace(self, values: list[Value], position: int) -> None:
-        self.stale = True
+        self.placed_in = None
         before, after = self._held[0], _Held(values, position)
         self._held[0] = after
         for old, new in zip(before.values, values, strict=True):
@@ -241,7 +251,7 @@ def _pointer(value: Value) -> int:
 
 def _release(held: list[_Held]) -> None:
     """Finalizer of a state. At exit, what a daemon thread may use is left alone."""
-    if not RunState.leaving:
+    if not is_leaving():
         for value in held[0].values:
             if isinstance(value, int) and value:
                 api.ReleaseValue(value)

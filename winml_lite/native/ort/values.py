@@ -11,7 +11,7 @@ import math
 import threading
 
 from ...errors import E_UNEXPECTED, WinMLError
-from ...handles import Resource
+from ...handles import Resource, free_in_child
 from ...storage import Storage, byte_size
 from ...values import FROM_ONNX_TYPE, TO_ONNX_TYPE, Descriptor, TensorDataType
 from .. import ffi
@@ -36,6 +36,7 @@ class _Outs(threading.local):
 
 _outs = _Outs()
 _creating = threading.Lock()
+free_in_child(_creating)
 
 
 def value_of(storage: Storage) -> int:
@@ -51,6 +52,8 @@ def value_of(storage: Storage) -> int:
 
 def create_value(storage: Storage) -> Resource:
     """Make a value over the storage's memory. The value keeps the memory, not the storage."""
+    if storage.is_fleeting:
+        storage.settle()
     shape = storage.shape
     pointer = ctypes.c_void_p()
     api.CreateTensorWithDataAsOrtValue(

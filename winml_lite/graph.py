@@ -1,0 +1,236 @@
+"""Stages that feed each other: one iteration of a built graph, all or nothing (runtime §6.1, 12.1 and 12.4).
+
+What goes over an edge is bound once where it can be. After the first run, an output that only edges read and whose
+shape is fixed gets a storage for good, as does a small value that is fed back; from then on a run binds nothing.
+
+Not here: who may run when (`pipeline.py`), which edges are allowed (`builder.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from .errors import E_INVALIDARG, WinMLError, recast
+from .native.backend import StageExecutor
+from .stage_core import StageCore
+from .storage import Storage, allocate, byte_size
+from .values import FREE_DIMENSION
+
+_RUN = "IWinMLPipeline.Run"
+_COPIED_BYTES = 1 << 16
+"""Values up to this size are copied from iteration to iteration: cheaper than binding a new storage each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """An output of one stage that feeds an input of another (or, in the next iteration, of any stage)."""
+
+    source: StageCore
+    output: int
+    target: StageCore
+    input: int
+
+
+class Link:
+    """An edge between built stages. It remembers what its input is bound to, so that only a change is bound."""
+
+    __slots__ = ("_bound", "edge", "source", "target")
+
+    def __init__(self, edge: Edge) -> None:
+        self.edge = edge
+        self.source = edge.source.built(_RUN)
+        self.target = edge.target.built(_RUN)
+        self._bound: Storage | None = None
+
+    def carry(self) -> None:
+        """Bind the input to what the output is in this run."""
+        self.bind(self.source.output(self.edge.output))
+
+    def bind(self, storage: Storage) -> None:
+        """Bind the input."""
+        if storage is not self._bound:
+            try:
+                self.target.bind_input(self.edge.input, storage)
+            except WinMLError as error:
+                source, target = self.edge.source.debug_name, self.edge.target.debug_name
+                raise recast(error, f"output {self.edge.output} of {source} does not fit {target}") from error.__cause__
+            self._bound = storage
+
+
+class FeedbackLink(Link):
+    """A link to the next iteration, with the value that is kept for it."""
+
+    __slots__ = ("_copies", "_own", "_value")
+
+    def __init__(self, edge: Edge) -> None:
+        super().__init__(edge)
+        data_type, shape = self.source.outputs[edge.output]
+        self._copies = FREE_DIMENSION not in shape and byte_size(data_type, shape) <= _COPIED_BYTES
+        self._own: Storage | None = None
+        """A storage that the kept values are copied to, as long as they fit."""
+        self._value: Storage | None = None
+
+    @property
+    def has_own_storage(self) -> bool:
+        return self._own is not None
+
+    def carry(self) -> None:
+        """Bind the input to the kept value; in the first iteration, to what the caller has bound there."""
+        self.bind(self._value or self.edge.target.inputs[self.edge.input])
+
+    def produced(self) -> Storage:
+        """Return what the source has just produced, as `keep` can keep it."""
+        stage, output = self.edge.source, self.edge.output
+        value = self.source.output(output)
+        if self._copies and self._own is None:
+            declared = self.source.outputs[output]
+            if value.descriptor == declared:
+                self._own = allocate(*declared)
+            else:
+                self._copies = False  # the model declares another shape than it makes
+        if self._fits(value):
+            return value
+        if output in stage.outputs or stage.options.caller_owns_state or stage.source.kept:
+            # The caller, or a failing run, may write to it before it is used.
+            return Storage(value.copy(), value.data_type, value.shape)
+        return value
+
+    def keep(self, value: Storage) -> None:
+        """Keep what `produced` has returned for the next iteration. It cannot fail."""
+        if self._fits(value) and self._own is not None:
+            self._own.data[:] = value.data
+            value = self._own
+        self._value = value
+
+    def forget(self) -> None:
+        """Begin again with what the caller has bound."""
+        self._value = None
+
+    def _fits(self, value: Storage) -> bool:
+        return self._own is not None and value.shape == self._own.shape
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """An output that may get a storage for good, with the feedback links that read it."""
+
+    stage: StageCore
+    executor: StageExecutor
+    output: int
+    readers: tuple[FeedbackLink, ...]
+
+
+class Graph:
+    """The stages of a pipeline in the order they run, and the edges between them."""
+
+    __slots__ = ("_candidates", "_feedback", "_steps", "executors", "stages")
+
+    def __init__(self, stages: Sequence[StageCore], edges: Sequence[Edge], feedback: Sequence[Edge]) -> None:
+        self.stages = tuple(stages)
+        self.executors: tuple[StageExecutor, ...] = tuple(stage.built(_RUN) for stage in stages)
+        links = [Link(edge) for edge in edges]
+        self._steps = tuple(
+            (executor, tuple(link for link in links if link.edge.target is stage))
+            for stage, executor in zip(self.stages, self.executors, strict=True)
+        )
+        self._feedback = tuple(FeedbackLink(edge) for edge in feedback)
+        sources = dict.fromkeys((edge.source, edge.output) for edge in (*edges, *feedback))
+        self._candidates = [self._candidate(stage, output) for stage, output in sources if _is_movable(stage, output)]
+
+    def _candidate(self, stage: StageCore, output: int) -> _Candidate:
+        readers = (link for link in self._feedback if link.edge.source is stage and link.edge.output == output)
+        return _Candidate(stage, stage.built(_RUN), output, tuple(readers))
+
+    @property
+    def has_feedback(self) -> bool:
+        return bool(self._feedback)
+
+    def reaches(self, source: StageCore, target: StageCore) -> bool:
+        """Whether `target` is `source`, or gets something of it in the same iteration."""
+        reached = {source}
+        for stage, (_, links) in zip(self.stages, self._steps, strict=True):
+            if any(link.edge.source in reached for link in links):
+                reached.add(stage)
+        return target in reached
+
+    def run(self, check_cancelled: Callable[[], None]) -> None:
+        """Run every stage once, then commit all; on any failure discard what ran.
+
+        `check_cancelled` raises when the run shall stop.
+        """
+        for stage in self.stages:
+            if stage.missing:  # looked for before the first stage executes; the executors would look one by one
+                raise WinMLError(E_INVALIDARG, _RUN, f"{stage.debug_name}: input {min(stage.missing)} is not bound")
+        started = 0
+        try:
+            for feedback in self._feedback:
+                feedback.carry()
+            for executor, links in self._steps:
+                for link in links:
+                    link.carry()
+                check_cancelled()
+                started += 1
+                try:
+                    executor.run()
+                except WinMLError as error:
+                    if error.is_final:
+                        raise
+                    raise _named(error, self.stages[started - 1]) from error.__cause__
+            values = [feedback.produced() for feedback in self._feedback]
+        except BaseException:
+            # The last first: two stages may have changed one tensor of the caller, see `processor_stage.Journal`.
+            for executor in reversed(self.executors[:started]):
+                executor.discard()
+            raise
+        self._commit(values)
+        if self._candidates:
+            self._settle()
+
+    def _commit(self, values: Sequence[Storage]) -> None:
+        """Make what all stages did the present state; Ctrl-C in the midst of it does not stop it halfway."""
+        count = 0
+        try:
+            for executor in self.executors:
+                count += 1
+                executor.commit()
+        except BaseException:
+            for executor in self.executors[count:]:
+                executor.commit()
+            raise
+        finally:
+            for link, value in zip(self._feedback, values, strict=True):
+                link.keep(value)
+
+    def _settle(self) -> None:
+        """Give outputs a storage for good, once a run has shown that the declared shape is the real one."""
+        waiting = []
+        for candidate in self._candidates:
+            stage, executor, output = candidate.stage, candidate.executor, candidate.output
+            if output in stage.outputs:
+                waiting.append(candidate)  # a published output may be withdrawn later
+                continue
+            declared = executor.outputs[output]
+            if executor.output(output).descriptor == declared and all(r.has_own_storage for r in candidate.readers):
+                with suppress(WinMLError):  # too little memory: the run has succeeded, and others can go on as it did
+                    stage.settle_output(output, allocate(*declared))
+        self._candidates = waiting
+
+    def forget_values(self) -> None:
+        """Drop the values kept for the next iteration: it is the first again."""
+        for link in self._feedback:
+            link.forget()
+
+
+def _named(error: WinMLError, stage: StageCore) -> WinMLError:
+    """Say which stage has failed."""
+    if error.context == _RUN:  # it will be the context again, of the call as a whole
+        return WinMLError(error.hresult, stage.debug_name, error.native_message)
+    return recast(error, stage.debug_name)
+
+
+def _is_movable(stage: StageCore, output: int) -> bool:
+    """Whether an output has a fixed shape and no place of its own: it is neither state nor a tensor of a processor."""
+    is_state = any(output == pair[1] for pair in stage.options.state_pairs)
+    return FREE_DIMENSION not in stage.built(_RUN).outputs[output][1] and not is_state and not stage.source.kept

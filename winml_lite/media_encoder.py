@@ -1,0 +1,209 @@
+"""`MediaEncoder` and `SequenceSegmentLayout` (runtime §11): from media to rows that a decoder takes between token runs.
+
+Two kinds of encoder share the public class: one that an engine made of a projector file, and one that is a pipeline of
+the caller. Selecting rows for a run is not here (`segments.py`).
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Protocol
+
+import numpy as np
+
+from .errors import E_INVALIDARG, WinMLError
+from .gate import Gate
+from .handles import Closeable
+from .native.segments import SegmentPlan, plan_of_rows
+from .pipeline import PipelineCore
+from .stage_core import StageCore
+from .storage import Storage, StorageLock
+from .tensor import Tensor
+from .values import FREE_DIMENSION, Descriptor, TensorDataType, TensorLockMode
+
+_ENCODE = "IWinMLMediaEncoder.Encode"
+
+
+class Encoding(Protocol):
+    """What stands behind an encoder."""
+
+    @property
+    def media(self) -> Descriptor:
+        """What it takes."""
+
+    def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
+        """Return rows and how the decoder takes them."""
+
+
+class PipelineEncoding:
+    """A pipeline of the caller: one input takes the media, one output gives the rows. Implements `Encoding`."""
+
+    def __init__(self, pipeline: PipelineCore, entry: tuple[StageCore, int], exit_: tuple[StageCore, int]) -> None:
+        self._pipeline = pipeline
+        self._entry = entry
+        self._exit = exit_
+        stage, output = exit_
+        if output not in stage.outputs:
+            stage.request_output(output)
+
+    @property
+    def media(self) -> Descriptor:
+        stage, index = self._entry
+        return stage.built(_ENCODE).inputs[index]
+
+    def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
+        stage, index = self._entry
+        stage.bind_input(index, media, _ENCODE)
+        try:
+            self._pipeline.gate.hold(_ENCODE, self._pipeline.execute)
+        finally:
+            stage.bind_input(index, None, _ENCODE)
+        source, output = self._exit
+        rows = source.output(output)
+        return rows, plan_of_rows(rows.shape[-2] if len(rows.shape) > 1 else 0)
+
+
+class EncoderCore:
+    """An encoder for one decoder stage, which it keeps alive."""
+
+    __slots__ = ("encoding", "gate", "row_length", "stage")
+
+    def __init__(self, stage: StageCore, row_length: int, encoding: Encoding) -> None:
+        self.stage = stage
+        self.row_length = row_length
+        self.encoding = encoding
+        self.gate = Gate()
+
+    def encode(self, media: Storage, into: Storage | None) -> tuple[Storage, LayoutCore]:
+        """Run the encoder and pair its rows, copied to `into` if that is given, with their layout."""
+        _check_media(media, self.encoding.media)
+        with StorageLock(media, TensorLockMode.READ):
+            rows, plan = self.encoding.encode(media)
+        _check_rows(rows, self.row_length)
+        if into is not None and into is not rows:
+            _copy(rows, into)
+            rows = into
+        layout = LayoutCore(self.stage, plan)
+        _layouts[rows] = layout
+        return rows, layout
+
+
+class LayoutCore:
+    """How the decoder takes the rows of one `encode`."""
+
+    __slots__ = ("plan", "stage")
+
+    def __init__(self, stage: StageCore, plan: SegmentPlan) -> None:
+        self.stage = weakref.ref(stage)
+        self.plan = plan
+
+    def fits(self, stage: StageCore, rows: Storage) -> bool:
+        """Whether `rows` are what the same `encode`, for `stage`, has returned, and no later one wrote over them."""
+        return self.stage() is stage and _layouts.get(rows) is self
+
+
+_layouts: weakref.WeakKeyDictionary[Storage, LayoutCore] = weakref.WeakKeyDictionary()
+"""The layout of the last `encode` into a storage."""
+
+
+class SequenceSegmentLayout(Closeable[LayoutCore]):
+    """How a decoder takes the rows of one `encode`. The three counts are independent of each other."""
+
+    __slots__ = ()
+
+    @property
+    def embedding_row_count(self) -> int:
+        """Rows of the embedding tensor."""
+        return self._core.plan.row_count
+
+    @property
+    def position_count(self) -> int:
+        """By how much the sequence position advances, framing tokens included."""
+        return self._core.plan.position_count
+
+    @property
+    def sequence_cell_count(self) -> int:
+        """What the segment takes of the sequence capacity, framing tokens included."""
+        return self._core.plan.cell_count
+
+
+class MediaEncoder(Closeable[EncoderCore]):
+    """Turns media into embedding rows for one decoder stage. Made by that stage, which it keeps alive."""
+
+    __slots__ = ()
+
+    @property
+    def media_tensor_desc(self) -> Descriptor:
+        """Element type and shape of the media; an extent of 0 or 2**64-1 takes any from 1 up.
+
+        A projector for images takes UINT8 (1, height, width, 3), red, green, blue; one for sound takes FLOAT32
+        (1, samples) at its own rate.
+        """
+        return self._core.encoding.media
+
+    @property
+    def embedding_length(self) -> int:
+        """Numbers in one embedding row."""
+        return self._core.row_length
+
+    @property
+    def embedding_data_type(self) -> TensorDataType:
+        """Element type of the rows: FLOAT32."""
+        self._core  # noqa: B018  (raises on a closed object)
+        return TensorDataType.FLOAT32
+
+    def encode(self, media: Tensor, embeddings: Tensor | None = None) -> tuple[Tensor, SequenceSegmentLayout]:
+        """Return the embedding rows of `media`, FLOAT32 (rows, embedding_length) or (1, rows, embedding_length).
+
+        With `embeddings`, of exactly that shape, the rows are copied there and that object is returned; when encoding
+        fails it is left as it was. Media that do not match `media_tensor_desc` are 0x80070057; a second call at the
+        same time is 0x800700AA. Tensor and layout belong together: pass both to `bind_embedding_segment`.
+        """
+        core = self._core
+        source = _storage(media, "media")
+        into = None if embeddings is None else _storage(embeddings, "embeddings")
+        rows, layout = core.gate.hold(_ENCODE, core.encode, source, into)
+        tensor = Tensor(rows, core.stage.runtime) if embeddings is None else embeddings
+        return tensor, SequenceSegmentLayout(layout)
+
+
+def _storage(tensor: Tensor, name: str) -> Storage:
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name} must be a Tensor, not {type(tensor).__name__}")
+    return tensor._core
+
+
+def _check_media(media: Storage, wanted: Descriptor) -> None:
+    data_type, extents = wanted
+    fits = media.data_type is data_type and len(media.shape) == len(extents)
+    for have, want in zip(media.shape, extents, strict=False):
+        fits = fits and (have > 0 if want in (0, FREE_DIMENSION) else have == want)
+    if not fits:
+        shape = ", ".join("any" if extent in (0, FREE_DIMENSION) else str(extent) for extent in extents)
+        text = f"this encoder takes {data_type.name} [{shape}], not {media.data_type.name} {list(media.shape)}"
+        raise WinMLError(E_INVALIDARG, _ENCODE, text)
+
+
+def _check_rows(rows: Storage, row_length: int) -> None:
+    shape = rows.shape
+    is_matrix = len(shape) == 2 or (len(shape) == 3 and shape[0] == 1)
+    if rows.data_type is not TensorDataType.FLOAT32 or not is_matrix or shape[-1] != row_length or not shape[-2]:
+        text = (
+            f"the encoder gave {rows.data_type.name} {list(shape)}, "
+            f"the decoder takes FLOAT32 [rows, {row_length}] with at least one row"
+        )
+        raise WinMLError(E_INVALIDARG, _ENCODE, text)
+
+
+def _copy(rows: Storage, into: Storage) -> None:
+    """Copy the rows to a tensor of the caller."""
+    matrix = rows.shape[-2:]
+    if into.data_type is not TensorDataType.FLOAT32 or into.shape not in (matrix, (1, *matrix)):
+        text = f"embeddings is {into.data_type.name} {list(into.shape)}, the rows are FLOAT32 {list(matrix)}"
+        raise WinMLError(E_INVALIDARG, _ENCODE, text)
+    if not into.writable:
+        raise WinMLError(E_INVALIDARG, _ENCODE, "embeddings is a read-only view")
+    with StorageLock(into, TensorLockMode.WRITE):
+        rows.fetch()
+        np.copyto(into.data, rows.data)
+        into.publish()

@@ -1,0 +1,129 @@
+"""Steps over several positions in an ONNX decoder with managed state (runtime §10).
+
+A step is a run of its own, with the tokens as input 0 and the logits as its only output, by a second executor on the
+same session and state. So the bindings and outputs of the first one stay untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
+from ...files.artifact import Port
+from ...storage import Storage
+from ...values import (
+    NUMPY_NAMES,
+    ExecutionTargetKind,
+    SpeculativeCapabilities,
+    SpeculativeResidency,
+    SpeculativeRollbackBound,
+    TensorDataType,
+)
+from .session import Session
+from .state import ManagedState
+
+if TYPE_CHECKING:
+    from .executor import OrtExecutor
+
+_STEP = "IWinMLStage.StepAllPositions"
+_UNBOUNDED_WIDTH = 0xFFFFFFFF
+_ID_TYPES = (TensorDataType.INT32, TensorDataType.INT64)
+_LOGIT_TYPES = (TensorDataType.FLOAT32, TensorDataType.FLOAT16)
+
+
+class OrtSpeculation:
+    """Implements `Speculation`: a view of an executor and its state."""
+
+    __slots__ = ("_executor", "_session", "_state")
+
+    def __init__(self, executor: OrtExecutor, state: ManagedState, session: Session) -> None:
+        self._executor = executor
+        self._state = state
+        self._session = session
+
+    @property
+    def capabilities(self) -> SpeculativeCapabilities:
+        state, ports = self._state, self._session
+        width = state.capacity or _UNBOUNDED_WIDTH
+        rows = width if 0 not in state.outputs and may_give_rows(ports.inputs[0], ports.outputs[0]) else 0
+        on_cpu = self._executor.target_kind is ExecutionTargetKind.CPU
+        bounds = SpeculativeRollbackBound
+        return SpeculativeCapabilities(
+            max_proposed_step_width=width,
+            max_logit_rows_per_step=rows,
+            rollback_bound=bounds.UNBOUNDED if state.can_be_cut else bounds.UNSUPPORTED,
+            max_rollback_depth=0,
+            residency=SpeculativeResidency.HOST if on_cpu else SpeculativeResidency.DEVICE_WITH_HOST_READBACK,
+        )
+
+    def step(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
+        capabilities = self.capabilities
+        if not capabilities.max_logit_rows_per_step:
+            text = "the model gives the logits of the last token only, so a step cannot tell those of each"
+            raise NotSupportedError(NOT_SUPPORTED, _STEP, text)
+        if tokens.size > capabilities.max_proposed_step_width:
+            text = f"a step takes at most {capabilities.max_proposed_step_width} tokens, not {tokens.size}"
+            raise WinMLError(E_INVALIDARG, _STEP, text)
+        port = self._session.inputs[0]
+        ids = tokens.astype(NUMPY_NAMES[port.data_type])
+        shape = (ids.size,) if len(port.dimensions) == 1 else (1, ids.size)
+        twin = self._executor.twin()
+        try:
+            twin.bind_input(0, Storage(ids.view(np.uint8), port.data_type, shape))
+            twin.bind_output(0, None, True)
+            twin.run()
+            rows = _rows(twin.output(0), ids.size)
+            if self._state.step != ids.size:
+                text = f"{ids.size} tokens moved the state by {self._state.step}; do the other inputs fit the step?"
+                raise WinMLError(E_INVALIDARG, _STEP, text)
+            twin.commit()
+        except BaseException:
+            twin.discard()
+            raise
+        finally:
+            twin.let_go()
+        return rows
+
+    def propose(self, pending: int, maximum: int) -> list[int]:
+        return []  # `max_draft_tokens` is 0: no graph says what its predictor would be
+
+
+def takes_steps(inputs: Sequence[Port], managed: Collection[int]) -> bool:
+    """Whether input 0 takes any number of token ids: (n,), or (1, n)."""
+    port = inputs[0]
+    dimensions = port.dimensions
+    return (
+        0 not in managed
+        and port.data_type in _ID_TYPES
+        and len(dimensions) in (1, 2)
+        and not isinstance(dimensions[-1], int)
+        and (len(dimensions) == 1 or dimensions[0] == 1 or not isinstance(dimensions[0], int))
+    )
+
+
+def may_give_rows(ids: Port, logits: Port) -> bool:
+    """Whether an output has, as far as the graph tells, one row of logits for each token: (n, V), or (1, n, V).
+
+    An extent without a name, or with another than the ids have, may be that of the tokens; a run shows it.
+    """
+    dimensions = logits.dimensions
+    return (
+        logits.data_type in _LOGIT_TYPES
+        and len(dimensions) in (2, 3)
+        and not isinstance(dimensions[-2], int)
+        and not (len(ids.dimensions) == 2 and len(dimensions) == 2 and dimensions[0] == ids.dimensions[0])
+    )
+
+
+def _rows(logits: Storage, count: int) -> npt.NDArray[np.float32]:
+    """View fresh logits as float32 (count, vocabulary size); the array keeps their memory."""
+    shape = logits.shape
+    if shape[-2] != count or shape[:-2] not in ((), (1,)):
+        text = f"{count} tokens gave logits of shape {shape}, which is not one row for each"
+        raise NotSupportedError(NOT_SUPPORTED, _STEP, text)
+    rows: npt.NDArray[np.float32] = logits.array().astype(np.float32, copy=False).reshape(count, shape[-1])
+    return rows

@@ -78,7 +78,9 @@ def find_device(kind: ExecutionTargetKind, preference: ExecutionTargetPreference
     candidates = [_describe(kind, group) for group in _groups(devices) if group[0].kind is kind]
     if not candidates:
         silent = f" (without an answer: {reasons})" if refusals else ""
-        raise WinMLError(NOT_FOUND, context, f"no {kind.name} was found on this machine{silent}; use create_cpu_target()")
+        raise WinMLError(
+            NOT_FOUND, context, f"no {kind.name} was found on this machine{silent}; use create_cpu_target()"
+        )
     if preference is ExecutionTargetPreference.EFFICIENCY:
         return min(candidates, key=lambda info: (not info.engines, *_speed(info)))
     return max(candidates, key=_rank)

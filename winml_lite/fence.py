@@ -87,7 +87,11 @@ class FenceCore:
             self.remove_wake(wake)
 
     def check(self, context: str) -> None:
-        """Raise the failure of work that has ended: a new exception each time, since tracebacks grow when raised."""
+        """Raise the failure of work that has ended.
+
+        Tracebacks grow when raised, so each time it is a new exception; one that is not ours, or that a function of the
+        caller has raised, comes as it is, with the traceback that it had first.
+        """
         failure = self.failure
         if failure is None:
             return

@@ -51,6 +51,7 @@ class Link:
     def bind(self, storage: Storage) -> None:
         """Bind the input."""
         if storage is not self._bound:
+            self._bound = None  # until it is done, whatever interrupts
             try:
                 self.target.bind_input(self.edge.input, storage)
             except WinMLError as error:

@@ -71,6 +71,9 @@ class SegmentMembers(Closeable[StageCore]):
     ) -> MediaEncoder:
         """Load the projector file of a GGUF model (its "mmproj" file) as an encoder for this stage.
 
+        A projector for images and sound is used for images. The file is tried in another process first, since the
+        library that loads it ends the process over a damaged one.
+
         `target`: None, or what the stage runs on (another one is NotSupportedError 0x80070032). A projector that does
         not fit the model is that as well, a file that is none 0x80070570; other codes as for `load_model`.
         """
@@ -217,9 +220,7 @@ def _end(stage: Stage, index: int, side: str) -> End:
     return stage._core, index_value(index, f"{side}_index")
 
 
-def _from_pipeline(
-    core: StageCore, segments: Segments, pipeline: PipelineCore, entry: End, exit_: End
-) -> MediaEncoder:
+def _from_pipeline(core: StageCore, segments: Segments, pipeline: PipelineCore, entry: End, exit_: End) -> MediaEncoder:
     _check_ends(core, pipeline, entry, exit_)
     _check_stages(core, pipeline)
     stage, output = exit_

@@ -134,12 +134,13 @@ def decoder_sample(files: ModelFiles) -> Sample:
 def hold(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Block:
     """Make the next run of a built stage wait inside its engine's `run`, until it is released or aborted."""
     executor: Any = stage.underlying_object.executor
-    block, run, aborted = Block(), executor.run, Event()
+    block, run, engine_abort, aborted = Block(), executor.run, executor.abort, Event()
 
     def held_run() -> None:
         monkeypatch.setattr(executor, "run", run)
         block.entered.set()
         assert block.release.wait(30), "nobody released the held run"
+        monkeypatch.setattr(executor, "abort", engine_abort)
         if aborted.is_set():
             raise WinMLError(CANCELLED, "", "the run was aborted")
         run()

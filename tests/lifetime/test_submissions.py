@@ -18,7 +18,7 @@ import os, sys, threading, time
 import numpy as np
 from pathlib import Path
 from fakes.model_files import ModelFiles
-from winml_lite import Runtime, WinMLError
+from winml_lite import Runtime, Stage, WinMLError
 
 files = ModelFiles(Path(sys.argv[1]))
 runtime = Runtime()
@@ -109,6 +109,48 @@ def late():
         tmp_path,
     )
     assert printed in ("ran\n", "refused\n")
+
+
+def test_threads_that_do_everything_at_once(tmp_path: Path, ort: None, llama: None) -> None:
+    run_program(
+        """
+import random
+pipeline = writing()
+decoder, choice = stages = [Stage(core) for core in pipeline.underlying_object.stages]
+choice.request_output(0)
+end = time.monotonic() + 2
+unexpected = []
+
+def work(number):
+    pick = random.Random(number)
+    acts = (
+        pipeline.run,
+        lambda: pipeline.execution().submit().wait(),
+        lambda: pipeline.iteration_execution().submit_iterations(3).wait(1),
+        pipeline.cancel_run,
+        pipeline.reset,
+        lambda: decoder.bind_input(0, runtime.tensor_from_tokens([10])),
+        lambda: pick.choice(stages).output(0).to_numpy(),
+        lambda: pick.choice(stages).request_output(0),
+        lambda: pick.choice(stages).reset_output(0),
+    )
+    while time.monotonic() < end:
+        try:
+            pick.choice(acts)()
+        except WinMLError as error:
+            if error.hresult not in (0x800700AA, 0x800704C7, 0x80070102, 0x80070490, 0x8007139F):
+                unexpected.append(error)
+            time.sleep(pick.random() / 1000)
+
+threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+assert not unexpected, unexpected
+""",
+        tmp_path,
+    )
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from fakes.rig import built, failing
 from models import onnx_models, recipes
 from winml_lite import GgufFile, NotSupportedError, Pipeline, Runtime, Stage, Tensor
+from winml_lite.native.segments import SegmentPart, SegmentPlan
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama", "ort")]
 
@@ -46,10 +48,10 @@ def select(runtime: Runtime, stage: Stage, folder: Path, rows: npt.NDArray[np.fl
     return tensor
 
 
-def compare(runtime: Runtime, path: Path, folder: Path) -> None:
+def compare(runtime: Runtime, path: Path, folder: Path, scale: float = 1) -> None:
     """Twenty rows in three batches, between two runs of tokens, against twenty tokens."""
     with GgufFile(path) as file:
-        table = file.dequantize("token_embd.weight")
+        table = file.dequantize("token_embd.weight") * np.float32(scale)
     stage, pipeline = decoder(runtime, path)
     feed(runtime, stage, pipeline, [1, 2])
     feed(runtime, stage, pipeline, IDS)
@@ -62,10 +64,19 @@ def compare(runtime: Runtime, path: Path, folder: Path) -> None:
     assert np.allclose(feed(runtime, stage, pipeline, [30]), expected, atol=1e-3)
 
 
-@pytest.mark.parametrize("recipe", [recipes.random_gguf, recipes.qwen2vl_gguf])
-def test_rows_of_the_embedding_table(runtime: Runtime, tmp_path: Path, recipe: object) -> None:
-    assert callable(recipe)
-    compare(runtime, recipe(tmp_path), tmp_path)
+@pytest.mark.parametrize(
+    ("recipe", "scale"),
+    [
+        (recipes.random_gguf, 1),
+        (recipes.qwen2vl_gguf, 1),
+        (recipes.hybrid_gguf, 1),
+        (recipes.gemma3_gguf, 8),  # gemma3 scales the embeddings of tokens by the root of their length, not rows
+    ],
+)
+def test_rows_of_the_embedding_table(
+    runtime: Runtime, tmp_path: Path, recipe: Callable[[Path], Path], scale: float
+) -> None:
+    compare(runtime, recipe(tmp_path), tmp_path, scale)
 
 
 def test_rows_of_the_embedding_table_of_smollm2(runtime: Runtime, tmp_path: Path, smollm2_gguf: Path) -> None:
@@ -92,3 +103,14 @@ def test_a_decoder_that_takes_tokens_only(runtime: Runtime, tmp_path: Path, monk
     assert not stage.segmented_capabilities.supports_embedding_input
     with failing(0x80070032, NotSupportedError):
         stage.clear_embedding_segment(0)
+
+
+@pytest.mark.parametrize("recipe", [recipes.random_gguf, recipes.qwen2vl_gguf])
+def test_rows_placed_in_two_dimensions_need_a_token_behind_them(
+    runtime: Runtime, tmp_path: Path, recipe: Callable[[Path], Path]
+) -> None:
+    stage, _ = decoder(runtime, recipe(tmp_path))
+    segments = stage.underlying_object.executor.segments
+    part = SegmentPart(row_count=2, position_count=1, offsets=np.zeros((3, 2), np.int32))
+    with failing(0x80070032):
+        segments.select(None, SegmentPlan((part,)))

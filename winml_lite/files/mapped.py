@@ -45,7 +45,8 @@ class RegularFile(FileIO):
         self.identity = Identity(path, status.st_size, status.st_mtime_ns)
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            raise WinMLError(errors.E_INVALIDARG, _CONTEXT, f"{path} is {_kind(status.st_mode)}, not a file")
+            kind = "a pipe" if stat.S_ISFIFO(status.st_mode) else "a device"
+            raise WinMLError(errors.E_INVALIDARG, _CONTEXT, f"{path} is {kind}, not a file")
         if not status.st_size:
             self.close()
             raise WinMLError(errors.FILE_CORRUPT, _CONTEXT, f"{path}: the file is empty")
@@ -92,14 +93,6 @@ def check_unchanged(known: Identity, context: str) -> None:
 
 def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def _kind(mode: int) -> str:
-    if stat.S_ISDIR(mode):
-        return "a folder"
-    if stat.S_ISFIFO(mode):
-        return "a pipe"
-    return "a device" if stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "of an unknown kind"
 
 
 def _open_code(error: OSError, path: str) -> int:

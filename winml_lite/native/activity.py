@@ -16,6 +16,7 @@ from __future__ import annotations
 import _thread
 import atexit
 import os
+import signal
 import sys
 import threading
 import time
@@ -194,12 +195,12 @@ def _after_fork_in_child() -> None:
     _lock.release()
 
 
-def apart(work: Callable[[], Result], stop: Callable[[], object]) -> Result:
+def apart(work: Callable[[], Result], stop: Callable[[], object], may_leave: bool = True) -> Result:
     """Return `work()`, which makes long native calls with callbacks into Python.
 
     In the main thread Ctrl-C would strike inside such a callback and be lost there. So the work gets a thread of its
     own, and the main thread waits for it: an interruption calls `stop`, waits until the work has ended, and goes on.
-    A second one leaves without waiting.
+    A second one leaves without waiting, unless the work is on something that is used again.
     """
     if _exit.has_begun or threading.current_thread() is not threading.main_thread():
         return work()
@@ -215,17 +216,25 @@ def apart(work: Callable[[], Result], stop: Callable[[], object]) -> Result:
     thread = threading.Thread(target=call, name="winml-lite native")
     try:
         thread.start()
+        _wait(thread)
     except RuntimeError:  # no threads any more, as in an exit function
         return work()
-    try:
-        _wait(thread)
     except BaseException:
         stop()
-        _wait(thread)
+        _wait_on(thread, may_leave)
         raise
     if errors:
         raise errors.pop()
     return results.pop()
+
+
+def _wait_on(thread: threading.Thread, may_leave: bool) -> None:
+    while thread.is_alive():
+        try:
+            _wait(thread)
+        except KeyboardInterrupt:
+            if may_leave:
+                raise
 
 
 def strike_again() -> None:
@@ -233,9 +242,17 @@ def strike_again() -> None:
 
     For callbacks that caught it: from there it cannot pass through native code.
     """
-    timer = threading.Timer(_STRIKE_AGAIN_SECONDS, _thread.interrupt_main)
+    timer = threading.Timer(_STRIKE_AGAIN_SECONDS, _strike)
     timer.daemon = True
     timer.start()
+
+
+def _strike() -> None:
+    ident = threading.main_thread().ident
+    if sys.platform != "win32" and ident is not None:
+        signal.pthread_kill(ident, signal.SIGINT)  # wakes it, too
+    else:
+        _thread.interrupt_main()
 
 
 def _wait(thread: threading.Thread) -> None:

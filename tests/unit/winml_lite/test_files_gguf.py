@@ -188,7 +188,7 @@ def test_only_the_header_is_in_memory(tmp_path: Path) -> None:
     assert caught.value.hresult == errors.FILE_INVALID
 
 
-@pytest.mark.parametrize("first_read", [1, 24, 100, 200, 300, 400])
+@pytest.mark.parametrize("first_read", [24, 50, 100, 200, 300, 400])
 def test_a_long_header_is_read_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_read: int) -> None:
     path = small_model(tmp_path)
     with GgufFile(path) as whole:

@@ -40,7 +40,7 @@ def test_what_cannot_be_opened(tmp_path: Path, name: str, code: int) -> None:
 def test_a_folder_is_an_invalid_argument(tmp_path: Path) -> None:
     with failing(0x80070057) as caught:
         RegularFile(str(tmp_path))
-    assert f"{tmp_path} is a folder" in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

@@ -46,6 +46,21 @@ def test_a_failure_gets_the_context_of_the_call() -> None:
     assert (caught.value.context, caught.value.native_message) == ("IWinMLPipeline.Run", "engine: text")
 
 
+def test_a_claim_holds_the_pipeline_until_it_leaves() -> None:
+    gate, claim = Gate(), object()
+    gate.enter(claim, "IWinMLPipelineExecution.Submit")
+    with failing(0x800700AA) as caught:
+        gate.enter(object(), "IWinMLPipelineExecution.Submit")
+    assert caught.value.context == "IWinMLPipelineExecution.Submit"
+    with failing(0x800700AA):
+        gate.hold("IWinMLPipeline.Run", pytest.fail, "it must not be called")
+    gate.leave(object())
+    assert gate.holder is claim
+    gate.leave(claim)
+    gate.leave(claim)
+    assert gate.holder is None
+
+
 def test_an_interrupt_while_giving_back_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     gate, leave = Gate(), Gate.leave
     interrupts = iter([KeyboardInterrupt()])

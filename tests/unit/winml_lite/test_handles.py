@@ -9,7 +9,8 @@ import weakref
 
 import pytest
 
-from winml_lite.handles import Closeable, Resource
+from winml_lite import handles
+from winml_lite.handles import Closeable, Resource, finalizer
 
 
 class Buffer:
@@ -83,3 +84,23 @@ def test_a_native_object_is_not_copied() -> None:
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="cannot be copied or pickled"):
             attempt(resource)
+
+
+def test_a_finalizer_works_when_its_owner_goes() -> None:
+    seen: list[int] = []
+    owner = Buffer()
+    finalizer(owner, seen.append, 3)
+    del owner
+    assert seen == [3]
+
+
+def test_a_forked_child_frees_nothing_of_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    freed: list[int] = []
+    inherited, owner = Resource(7, freed.append), Buffer()
+    finalizer(owner, freed.append, 8)
+    monkeypatch.setattr(handles, "_forks", [handles._forks[0] + 1])
+    own = Resource(9, freed.append)
+    inherited.close()
+    own.close()
+    del owner
+    assert freed == [9]

@@ -11,7 +11,7 @@ from types import ModuleType
 import pytest
 
 from winml_lite.errors import MODULE_NOT_FOUND, WinMLError
-from winml_lite.native.llama import api
+from winml_lite.native.llama import api, library
 from winml_lite.native.llama.library import NativeLog
 
 ROOT = Path(__file__).parents[3]
@@ -106,3 +106,15 @@ def test_errors_of_a_call_are_captured(caplog: pytest.LogCaptureFixture) -> None
 def test_the_callback_never_raises() -> None:
     NativeLog().receive(4, None, None)
     NativeLog().receive(4, b"\xff\n", None)
+
+
+def test_an_interrupt_in_a_log_handler_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    struck: list[str] = []
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(library.logger, "log", interrupt)
+    monkeypatch.setattr(library, "strike_again", lambda: struck.append("again"))
+    NativeLog().receive(4, b"a line\n", None)
+    assert struck == ["again"]

@@ -189,8 +189,14 @@ class Context:
 
     def row_address(self) -> int:
         """Address of the last token's logits, float32 (vocabulary size,); valid until the next `decode`."""
-        with self._activity:
+        activity = self._activity
+        try:  # not `with`, which costs more than the call
+            activity.running = get_ident()
+            if activity.barred:
+                activity.refuse()
             address: int | None = self._row_at(self._pointer, -1)
+        finally:
+            activity.running = 0
         if not address:
             raise WinMLError(E_UNEXPECTED, "llama_get_logits_ith", "the engine returned no logits")
         return address

@@ -56,7 +56,7 @@ class LlamaExecutor:
         if index != 0:
             _no_port("input", index)
         if storage is None:
-            self._set_ids(None)
+            self._ids = self._held_ids = None
             return
         shape = storage.shape
         if storage.data_type not in _ID_TYPES or len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != 1):
@@ -64,9 +64,7 @@ class LlamaExecutor:
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.BindInput", _ids_text(storage))
         if shape[-1] == 0:
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.BindInput", _ids_text(storage))
-        self._set_ids(storage.array().reshape(-1))
-
-    def _set_ids(self, ids: Ids | None) -> None:
+        ids = storage.array().reshape(-1)
         if self.segment is None:
             self._ids = ids
         else:

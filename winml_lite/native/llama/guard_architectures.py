@@ -108,7 +108,7 @@ def _check_head_sizes(header: Header, architecture: str) -> None:
 def _check_sections(header: Header) -> None:
     sections = header.counts("rope.dimension_sections", 0, 1 << 16)
     if not any(sections[:3]):
-        header.refuse(f"rope.dimension_sections is {list(sections)}: no axis has a share of a head")
+        header.refuse(f"rope.dimension_sections is {list(sections)}, no axis has a share of a head")
 
 
 def _check_windows(header: Header, architecture: str) -> None:

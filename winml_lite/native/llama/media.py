@@ -88,11 +88,14 @@ class LlamaProjector:
         """Return the rows of an image or of sound, and how the decoder takes them."""
         if self.media is SOUND and media.shape[1] < 2:  # the engine would end the process
             raise WinMLError(E_INVALIDARG, _ENCODE, "a single sample is no sound")
-        with self._activity, self._chunks(media) as chunks:
-            pieces = [self._piece(chunk) for chunk in chunks]
+        pieces = apart(lambda: self._pieces(media), int, may_leave=False)
         rows = np.concatenate([rows for _, rows in pieces])
         storage = Storage(rows.reshape(-1).view(np.uint8), TensorDataType.FLOAT32, rows.shape)
         return storage, SegmentPlan(tuple(part for part, _ in pieces))
+
+    def _pieces(self, media: Storage) -> list[tuple[SegmentPart, npt.NDArray[np.float32]]]:
+        with self._chunks(media) as chunks, self._activity:
+            return [self._piece(chunk) for chunk in chunks]
 
     @contextmanager
     def _chunks(self, media: Storage) -> Iterator[list[int]]:

@@ -73,7 +73,7 @@ def _rehearse(path: str, size: int) -> str | None:
     name = os.path.basename(sys.executable or "").lower()
     if getattr(sys, "frozen", False) or not name.startswith(("python", "pypy")):
         return None
-    command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps(sys.path), path]
+    command = [sys.executable, "-I", "-c", _PROGRAM, json.dumps([str(folder) for folder in sys.path]), path]
     limit = _SECONDS + size // _BYTES_PER_SECOND
     quiet = subprocess.DEVNULL
     try:

@@ -11,6 +11,7 @@ memory changes and cleared after it, and while it is set the next use first trun
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
@@ -27,7 +28,6 @@ from .segments import Segment, Spans, check_plan, feed_segment
 
 _RUN = "IWinMLPipeline.Run"
 _MAX_POSITIONS = 0x7FFFFFFF
-_KEPT = "a recurrent model goes back to 0, and by up to draft_token_limit_hint tokens inside the last batch"
 Ids = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 
@@ -188,7 +188,8 @@ class LlamaSequence:
         self._pending = plan.position_count
         self._spans.add(self._position, segment)
         self._limit = self.capacity - self._spans.surplus
-        status = feed_segment(self._model, self.context, segment, self._position, self._abort)
+        feed = partial(feed_segment, self._model, self.context, segment, self._position, self._abort)
+        status = apart(feed, self._abort.set, may_leave=False)  # changing the attention makes it log
         if status:
             self._fail(status)
 
@@ -232,7 +233,8 @@ class LlamaSequence:
         self._pending = 0
         self._drop_spans()
         if not done:
-            text = f"{self._model.path}: the state at {position} is gone; {_KEPT}"
+            kept = self.context.snapshots and f", and by up to {self.context.snapshots} tokens inside the last batch"
+            text = f"{self._model.path}: the state at {position} is gone; this model goes back to 0{kept or ''}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
 
     def set_capacity(self, capacity: int) -> None:

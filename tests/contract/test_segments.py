@@ -628,3 +628,24 @@ def test_a_stage_of_a_graph_takes_rows(rig: Rig, files: ModelFiles) -> None:
     assert stage.sequence_position == 2
     with failing(0x80070057):
         pipeline.run()
+
+
+def test_rows_give_nothing_to_connected_stages(rig: Rig, files: ModelFiles) -> None:
+    builder = rig.runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(rig.runtime.load_model(files.scripted_gguf))
+    chooser = builder.add_model_stage(rig.runtime.load_model(files.onnx("likeliest")))
+    builder.connect(stage, 0, chooser, 0)
+    chooser.request_output(0)
+    pipeline = builder.build()
+    stage.bind_input(0, rig.runtime.tensor_from_tokens([10]))
+    for position in (1, 2, 3):
+        pipeline.run()
+        assert (stage.sequence_position, chooser.output(0).to_numpy().tolist()) == (position, [259])
+    encoder = stage.create_media_encoder_from_pipeline(rig.encoder_pipeline, rig.encoder_stage, 0, rig.encoder_stage, 0)
+    stage.bind_embedding_segment(0, *encoder.encode(integers(rig.runtime, 1, 2)))
+    with failing(0x8007139F):
+        pipeline.run()
+    assert stage.sequence_position == 3
+    stage.clear_embedding_segment(0)
+    pipeline.run()
+    assert (stage.sequence_position, chooser.output(0).to_numpy().tolist()) == (4, [259])

@@ -293,6 +293,7 @@ class TokenExecutor(FakeExecutor):
             super().run()
             return
         self.follow_script()
+        self.results = {}
         ids = segments.ids()
         self._check_room(ids)
         self.tokens.pending = ids

@@ -6,6 +6,7 @@ MODEL is the scripted model in one of its forms.
 from __future__ import annotations
 
 import gc
+import os
 import random
 import signal
 import sys
@@ -172,6 +173,36 @@ def leave_a_session_open(path: str) -> None:
     stream = session.generate_text(ASKED)
     stream.read_next()
     globals()["kept"] = model, session, stream
+
+
+def fork_while_another_thread_streams(path: str) -> None:
+    """The child lacks the thread whose turn it is: it does not wait for it, and is told what to do instead."""
+    model = genai.load(path, threads=1)
+    go_on, begun = threading.Event(), threading.Event()
+
+    def work() -> None:
+        stream = model.stream(ASKED)
+        next(stream)
+        begun.set()
+        go_on.wait(60)
+        assert stream.read().text == SENTENCE
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    begun.wait(30)
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        try:
+            model.generate(ASKED)
+        except RuntimeError as error:
+            assert "'spawn'" in str(error), error
+            model.close()
+            sys.exit(7)
+        sys.exit("it was not refused")
+    assert os.waitpid(pid, 0)[1] == 7 << 8
+    go_on.set()
+    thread.join()
 
 
 def run_all(work: Callable[[int], None], count: int) -> None:

@@ -29,7 +29,7 @@ def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
 
 def run(program: str, path: Path) -> tuple[int, str, str]:
     done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(PROGRAM), program, str(path)],
+        [sys.executable, "-X", "faulthandler", "-W", "ignore::DeprecationWarning", str(PROGRAM), program, str(path)],
         capture_output=True,
         text=True,
         timeout=240,
@@ -62,6 +62,11 @@ def test_s_lif_08_twenty_interrupts_leave_the_model_usable(path: Path) -> None:
 def test_s_lif_08_twenty_interrupts_leave_a_session_usable(path: Path) -> None:
     code, _, errors = run("interrupts_of_the_long_road", path)
     assert code == 0, errors
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_while_another_thread_streams(path: Path) -> None:
+    assert run("fork_while_another_thread_streams", path) == (0, "", "")
 
 
 @pytest.mark.parametrize("program", ["leave_a_stream_open", "leave_a_session_open"])

@@ -23,7 +23,7 @@ import time
 import weakref
 from collections.abc import Callable
 from threading import get_ident
-from typing import Final, NoReturn, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar
 
 Result = TypeVar("Result")
 
@@ -204,37 +204,62 @@ def apart(work: Callable[[], Result], stop: Callable[[], object], may_leave: boo
     """
     if _exit.has_begun or threading.current_thread() is not threading.main_thread():
         return work()
-    results: list[Result] = []
-    errors: list[BaseException] = []
-
-    def call() -> None:
-        try:
-            results.append(work())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=call, name="winml-lite native")
+    task = _Task(work)
     try:
-        thread.start()
-        _wait(thread)
+        threading.Thread(target=task.run, name="winml-lite native").start()
+        task.wait()
     except RuntimeError:  # no threads any more, as in an exit function
         return work()
     except BaseException:
-        stop()
-        _wait_on(thread, may_leave)
+        if task.is_begun:
+            stop()
+            task.wait_on(may_leave)
         raise
-    if errors:
-        raise errors.pop()
-    return results.pop()
+    if task.errors:
+        raise task.errors.pop()
+    return task.results.pop()
 
 
-def _wait_on(thread: threading.Thread, may_leave: bool) -> None:
-    while thread.is_alive():
+class _Task(Generic[Result]):
+    """Work of another thread. `Thread.join` is not used: Ctrl-C inside it marks a running thread as ended."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work = work
+        self._owner: dict[str, str] = {}
+        """Who has the say: the thread, or the caller if he was interrupted before it came to the work. First entry."""
+        self._is_over = False
+        self._end = threading.Lock()  # held until then
+        self._end.acquire()
+        self.results: list[Result] = []
+        self.errors: list[BaseException] = []
+
+    def run(self) -> None:
+        if self._owner.setdefault("is", "thread") != "thread":
+            return
         try:
-            _wait(thread)
-        except KeyboardInterrupt:
-            if may_leave:
-                raise
+            self.results.append(self._work())
+        except BaseException as error:
+            self.errors.append(error)
+        self._is_over = True
+        self._end.release()
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the thread has come to the work; if not, it never will."""
+        return self._owner.setdefault("is", "caller") == "thread"
+
+    def wait(self) -> None:
+        while not self._is_over:
+            self._end.acquire(timeout=0.1)  # on Windows, Ctrl-C is only seen between two waits
+
+    def wait_on(self, may_leave: bool) -> None:
+        """Wait after an interruption."""
+        while not self._is_over:
+            try:
+                self.wait()
+            except KeyboardInterrupt:
+                if may_leave:
+                    raise
 
 
 def strike_again() -> None:
@@ -253,11 +278,6 @@ def _strike() -> None:
         signal.pthread_kill(ident, signal.SIGINT)  # wakes it, too
     else:
         _thread.interrupt_main()
-
-
-def _wait(thread: threading.Thread) -> None:
-    while thread.is_alive():
-        thread.join(0.1)  # on Windows, Ctrl-C is only seen between two waits
 
 
 # weakref registers its own exit handler with the first finalizer: it must run after `_leave`, so it comes before.

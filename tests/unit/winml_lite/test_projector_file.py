@@ -55,8 +55,7 @@ def altered(folder: Path, **changes: object) -> str:
         {"clip__vision__attention__layer_norm_epsilon": float("nan")},
         {"clip__vision__attention__layer_norm_epsilon": -1.0},
         {"clip__vision__attention__layer_norm_epsilon": 3},
-        {"clip__vision__block_count": 0},
-        {"clip__vision__block_count": "one"},
+        {"clip__projector_type": "qwen2vl_merger", "clip__vision__block_count": 0},
         {"v__blk__0__ln1__weight": np.ones(16, np.float16)},
         {"v__position_embd__weight": np.ones((16, 16), np.float16)},
         {"mm__input_projection__bias": np.ones(64, np.float32)},  # the weight has 16 rows
@@ -71,6 +70,12 @@ def test_what_libmtmd_would_not_survive(
         check_projector(path)
     assert path in str(caught.value)
     assert rehearsal.commands == []
+
+
+def test_rows_that_depend_on_their_place_in_the_prompt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rehearse(monkeypatch, 0)
+    with failing(0x80070032):
+        check_projector(altered(tmp_path, clip__projector_type="deepseek4v"))
 
 
 def test_positions_that_are_looked_up_have_any_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

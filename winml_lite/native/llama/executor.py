@@ -150,8 +150,9 @@ class LlamaExecutor:
         """Return where the logits went."""
         if index != 0:
             _no_port("output", index)
-        storage = self._target if self._target is not None else self._row
-        if storage is None:
+        target = self._target
+        storage = self._row if target is None else target
+        if storage is None or (target is not None and self._sequence.ends_with_segment):
             text = "output 0 was not produced: embedding rows give none"
             raise WinMLError(errors.E_NOT_VALID_STATE, "IWinMLStage.GetOutput", text)
         return storage

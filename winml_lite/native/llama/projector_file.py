@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 
-from ...errors import FILE_CORRUPT, WinMLError
+from ...errors import FILE_CORRUPT, NOT_SUPPORTED, WinMLError
 from ...files.gguf import GgufFile
 from .library import media_library
 
@@ -26,15 +26,22 @@ _SECONDS = 60
 _BYTES_PER_SECOND = 20_000_000  # a slow disk
 _GATHERED = ("mlp", "mlp_norm", "ldp", "ldpv2", "adapter", "resampler", "minicpmv4_6")
 """Projector types that look positions up, in any type, instead of adding them."""
+_ALIGNED = ("deepseek4v",)
+"""Projector types that pad an image to a place in the whole prompt."""
 
 _passed: set[tuple[str, int, int]] = set()
 """(path, size, modification time) of files that another process has loaded."""
 
 
 def check_projector(path: str) -> None:
-    """Refuse, with 0x80070570 and the path, a file that is no projector or that would end the process."""
+    """Refuse a file that is no projector or that would end the process (0x80070570), or whose type cannot be used
+    (0x80070032)."""
     with GgufFile(path) as file:  # a damaged file is refused here
         problem = _problem(file)
+        kind = file.metadata.get("clip.projector_type")
+    if kind in _ALIGNED:
+        text = f"{path}: rows of {kind} depend on where in the prompt they stand, a segment does not know it"
+        raise WinMLError(NOT_SUPPORTED, _OPEN, text)
     if problem is None:
         status = os.stat(path)
         key = path, status.st_size, status.st_mtime_ns
@@ -50,9 +57,10 @@ def _problem(file: GgufFile) -> str | None:
     for key, value in file.metadata.items():
         if key.endswith("epsilon") and not (isinstance(value, float) and value >= 0 and math.isfinite(value)):
             return f"{key} is {value}, not a number from 0 up"
-        if key.endswith("block_count") and not (isinstance(value, int) and value > 0):
-            return f"{key} is {value}, not a number from 1 up"
-    adds_positions = file.metadata.get("clip.projector_type") not in _GATHERED
+    kind = file.metadata.get("clip.projector_type")
+    if isinstance(kind, str) and kind.startswith("qwen") and not file.metadata.get("clip.vision.block_count", 1):
+        return "clip.vision.block_count is 0"
+    adds_positions = kind not in _GATHERED
     for tensor in file.tensors.values():
         is_added = _is_vector(tensor.shape) or (adds_positions and tensor.name.endswith("position_embd.weight"))
         if is_added and tensor.type_name != "F32":

@@ -196,7 +196,7 @@ class LlamaSequence:
     @property
     def ends_with_segment(self) -> bool:
         """Whether no token has followed the last segment."""
-        return self._spans.ends_at(self._position)
+        return self._spans.ends_at(self._position + self._pending)
 
     def commit(self) -> None:
         """Keep the tokens of the last evaluation: the position moves."""

@@ -1,0 +1,286 @@
+"""How model families write tool calls: each syntax can read a call and say as a grammar what a call looks like.
+
+Which family uses which syntax with which marks is the table in `tool_dialects.py`. A reader raises ValueError for text
+that is no call, and TextEndError for one that is cut off. Grammars are in the Lark form of llguidance (genai §3.6, 3.8).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from .text_source import MarkSearch, Reading, TextEndError, TextSource
+
+Schemas: TypeAlias = Mapping[str, Any]
+"""Tool names to the JSON schemas of their parameters."""
+Literal: TypeAlias = Callable[[str], str]
+"""Writes a text as an expression of a grammar."""
+
+
+class CallSink(Protocol):
+    """Takes the parts of tool calls."""
+
+    def start(self, name: str, call_id: str | None) -> None:
+        """A call of `name` begins; without an id of the model's own it is numbered."""
+
+    def arguments(self, text: str) -> None:
+        """More of the JSON object of its arguments."""
+
+    def end(self) -> None:
+        """The call is complete."""
+
+
+class CallSyntax(Protocol):
+    """One way to write a call, after the mark that opens it."""
+
+    def read(self, source: TextSource, sink: CallSink, schemas: Schemas) -> Reading[None]:
+        """Read a call, or several where the syntax has a list."""
+
+    def grammar(self, name: str, schema: Any, literal: Literal) -> str:
+        """The expression for a call of one tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonCalls:
+    """`{"name": …, "arguments": {…}}`, or a list of such objects; `ids` are the members that hold an id."""
+
+    names: tuple[str, ...] = ("name",)
+    arguments: tuple[str, ...] = ("arguments", "parameters")
+    ids: tuple[str, ...] = ()
+    is_list: bool = False
+    """The family always writes a list."""
+
+    def read(self, source: TextSource, sink: CallSink, schemas: Schemas) -> Reading[None]:
+        if (yield from source.skip_blanks()) != "[":
+            yield from self._read_call(source, sink)
+            return
+        source.skip()
+        while True:
+            yield from self._read_call(source, sink)
+            if (yield from _one_of(source, ",]")) == "]":
+                return
+
+    def grammar(self, name: str, schema: Any, literal: Literal) -> str:
+        members = {self.names[0]: {"const": name}, self.arguments[0]: schema}
+        call = {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
+        value = {"type": "array", "items": call, "minItems": 1, "maxItems": 1} if self.is_list else call
+        return json_grammar(value)
+
+    def _read_call(self, source: TextSource, sink: CallSink) -> Reading[None]:
+        yield from _one_of(source, "{")
+        call = _JsonCall(sink, waits_for_id=bool(self.ids))
+        while True:
+            if (yield from source.skip_blanks()) != '"':
+                yield from _one_of(source, '"')
+            key = json.loads((yield from source.json_text()))
+            yield from _one_of(source, ":")
+            first = yield from source.skip_blanks()
+            if key in self.arguments:
+                call.begin_arguments()
+                if first == "{":
+                    yield from source.json_value(call.add_arguments)
+                else:
+                    call.add_arguments(_quoted_object((yield from source.json_text())))
+            else:
+                value = yield from source.json_text()
+                if key in self.names:
+                    call.set_name(_text(value, key))
+                elif key in self.ids:
+                    call.set_id(_text(value, key))
+            if (yield from _one_of(source, ",}")) == "}":
+                call.end()
+                return
+
+
+@dataclass(slots=True)
+class _JsonCall:
+    """A call whose members come in any order: arguments wait for the name, and for the id where there is one."""
+
+    sink: CallSink
+    waits_for_id: bool
+    name: str | None = None
+    call_id: str | None = None
+    waiting: list[str] = field(default_factory=list)
+    is_started: bool = False
+    has_arguments: bool = False
+
+    def set_name(self, name: str) -> None:
+        _require(self.name is None, "the call has two names")
+        self.name = name
+        self._start()
+
+    def set_id(self, call_id: str) -> None:
+        _require(self.call_id is None, "the call has two ids")
+        self.call_id = call_id
+        self._start()
+
+    def begin_arguments(self) -> None:
+        _require(not self.has_arguments, "the call has its arguments twice")
+        self.has_arguments = True
+
+    def add_arguments(self, text: str) -> None:
+        if self.is_started:
+            self.sink.arguments(text)
+        else:
+            self.waiting.append(text)
+
+    def end(self) -> None:
+        self.waits_for_id = False
+        self._start()
+        _require(self.is_started, "the call has no name")
+        if not self.has_arguments:
+            self.sink.arguments("{}")
+        self.sink.end()
+
+    def _start(self) -> None:
+        if self.is_started or self.name is None or (self.waits_for_id and self.call_id is None):
+            return
+        self.is_started = True
+        self.sink.start(self.name, self.call_id)
+        for text in self.waiting:
+            self.sink.arguments(text)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCalls:
+    """A name, a mark, and the JSON object of the arguments; `header` finds `name` and perhaps `id` before the mark."""
+
+    mark: str
+    header: str = r"\s*(?P<name>.*?)\s*"
+    begin: str = ""
+    """What a call of the family has between the opening mark and the name."""
+
+    def read(self, source: TextSource, sink: CallSink, schemas: Schemas) -> Reading[None]:
+        header, _ = yield from source.text_until(MarkSearch((self.mark,)))
+        match = re.fullmatch(self.header, header, re.DOTALL)
+        if match is None or not match["name"]:
+            raise ValueError(f"{header[:80]!r} does not name a tool")
+        if (yield from source.skip_blanks()) != "{":
+            yield from _one_of(source, "{")
+        sink.start(match["name"], match.groupdict().get("id"))
+        yield from source.json_value(sink.arguments)
+        sink.end()
+
+    def grammar(self, name: str, schema: Any, literal: Literal) -> str:
+        return f"{literal(self.begin + name + self.mark)} {json_grammar(schema)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterCalls:
+    """A name, and each parameter between marks of its own; what a value means is up to the tool's schema."""
+
+    name_end: str
+    key_begin: str
+    key_end: str
+    value_begin: str
+    value_end: str
+    end: str
+    gap: str = "\n"
+    """What the family writes between the marks and around a value."""
+
+    def read(self, source: TextSource, sink: CallSink, schemas: Schemas) -> Reading[None]:
+        following = MarkSearch((self.key_begin, self.end))
+        name, mark = yield from source.text_until(MarkSearch({self.name_end, self.key_begin, self.end} - {""}))
+        name = name.strip()
+        if not name:
+            raise ValueError("the call has no name")
+        sink.start(name, None)
+        separator = "{"
+        while True:
+            if mark not in (self.key_begin, self.end):
+                _, mark = yield from source.text_until(following)
+            if mark == self.end:
+                break
+            key, _ = yield from source.text_until(MarkSearch((self.key_end,)))
+            if self.value_begin:
+                yield from source.text_until(MarkSearch((self.value_begin,)))
+            value, mark = yield from source.text_until(MarkSearch((self.value_end,)))
+            shown = _parameter(schemas.get(name), key.strip(), value)
+            sink.arguments(f"{separator}{_quoted(key.strip())}: {shown}")
+            separator = ", "
+        sink.arguments("{}" if separator == "{" else "}")
+        sink.end()
+
+    def grammar(self, name: str, schema: Any, literal: Literal) -> str:
+        properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
+        required = schema.get("required", ()) if isinstance(schema, dict) else ()
+        parts = [literal(name + self.name_end + (self.gap if self.name_end else ""))]
+        for key, value in properties.items():
+            begin = self.key_begin + key + self.key_end + (self.gap if not self.value_begin else "\n" + self.value_begin)
+            part = f"{literal(begin)} {_value_grammar(value, schema)} {literal(self._after_value)}"
+            parts.append(part if key in required else f"({part})?")
+        return " ".join([*parts, literal(self.end)])
+
+    @property
+    def _after_value(self) -> str:
+        return (self.gap if not self.value_begin else "") + self.value_end + "\n"
+
+
+def json_grammar(schema: Any) -> str:
+    """A JSON value of a schema."""
+    return "%json " + json.dumps(schema, ensure_ascii=False)
+
+
+def _value_grammar(schema: Any, root: Any) -> str:
+    if isinstance(schema, dict) and schema.get("type") == "string":
+        if "enum" in schema and all(isinstance(text, str) and text for text in schema["enum"]):
+            return "(" + " | ".join(json.dumps(text, ensure_ascii=False) for text in schema["enum"]) + ")"
+        return r"/[^<]*/"
+    definitions = {name: root[name] for name in ("$defs", "definitions") if name in root}
+    return json_grammar({**schema, **definitions} if isinstance(schema, dict) else schema)
+
+
+def _parameter(schema: Any, key: str, text: str) -> str:
+    """The value of a parameter as JSON: a text where the schema wants one, else as it stands if it is JSON."""
+    text = text.removeprefix("\n").removesuffix("\n")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    wanted = properties.get(key) if isinstance(properties, dict) else None
+    if isinstance(wanted, dict) and wanted.get("type") == "string":
+        return _quoted(text)
+    try:
+        json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        return _quoted(text)
+    return text.strip()
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _require(holds: bool, problem: str) -> None:
+    if not holds:
+        raise ValueError(problem)
+
+
+def _one_of(source: TextSource, characters: str) -> Reading[str]:
+    """Read the next character, which must be one of `characters`."""
+    character = yield from source.skip_blanks()
+    if not character:
+        raise TextEndError
+    if character not in characters:
+        raise ValueError(f"{character!r} stands where one of {characters!r} belongs")
+    source.skip()
+    return character
+
+
+def _text(written: str, key: str) -> str:
+    value = json.loads(written)
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{key} of the call is no text")
+    return value
+
+
+def _quoted_object(written: str) -> str:
+    """Arguments that are a JSON text inside of a string."""
+    text = json.loads(written)
+    if not isinstance(text, str) or not isinstance(json.loads(text, parse_constant=_refuse_constant), dict):
+        raise ValueError("the arguments of the call are no object")
+    return text.strip()

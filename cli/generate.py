@@ -9,13 +9,14 @@ import click
 import genai
 
 from . import terminal
-from .options import ModelChoice, generation_options, json_option, model_options, prompt_options
+from .options import ModelChoice, form_options, generation_options, json_option, model_options, prompt_options
 
 
 @click.command("generate")
 @prompt_options
 @model_options
 @generation_options(max_new_tokens=256)
+@form_options
 @click.option("--system", help="System message of a model that can chat.")
 @click.option("--raw", is_flag=True, help="Continue the text as it is, without the chat template.")
 @json_option
@@ -23,6 +24,7 @@ def command(
     text: str,
     choice: ModelChoice,
     options: genai.TextGenerationOptions,
+    form: dict[str, Any],
     system: str | None,
     raw: bool,
     as_json: bool,
@@ -34,6 +36,8 @@ def command(
     \b
     winml-lite generate --stdin "Summarize this text:" < text.txt
 
+    --json-schema, --regex, --choice and --grammar make the answer keep to a form (they need the extra "guidance").
+
     A model with a chat template answers the prompt as a message; other models, and all with --raw, continue its text.
     """
     if not text:
@@ -42,11 +46,11 @@ def command(
         raise click.UsageError("--system needs the chat template that --raw leaves out")
     with choice.load() as model:
         if model.can_chat and not raw:
-            stream = model.chat(system).stream(text, options=options)
+            stream = model.chat(system).stream(text, options=options, **form)
         elif system is not None:
             raise click.UsageError(f"{model.name} has no chat template, so it takes no --system")
         else:
-            stream = model.stream(text, options=options)
+            stream = model.stream(text, options=options, **form)
         if as_json:
             return terminal.answer_json(as_record(model, stream.read()))
         with stream:
@@ -74,6 +78,7 @@ def as_record(model: genai.LanguageModel, result: genai.TextGenerationResult) ->
         "text": result.text,
         "finish_reason": result.finish_reason.name.lower(),
         "stop_match": result.stop_match,
+        "constraint_complete": result.constraint_complete,
         "token_ids": list(result.token_ids),
         "prompt_token_count": result.prompt_token_count,
         "generated_token_count": result.generated_token_count,

@@ -28,13 +28,14 @@ _ENGINE = click.option(
     help="Engine for a name; a file has its own.  [default: what is there]",
 )
 _THREADS = click.option(
-    "--threads", type=click.IntRange(1), help="Threads.  [default: the CPUs that this process may use]"
+    "--threads", type=click.IntRange(1, 512), help="Threads.  [default: the CPUs that this process may use]"
 )
 _CONTEXT = click.option(
     "--context-length",
     type=click.IntRange(1),
     help="Most tokens of prompt and answer.  [default: the model's, to 4096]",
 )
+_TEXT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 MODEL_SUFFIXES = (".gguf", ".onnx", ".ort")
@@ -143,6 +144,33 @@ def generation_options(**defaults: Any) -> Decorator:
         return command
 
     return decorate
+
+
+def form_options(command: Command) -> Command:
+    """Add what an answer must look like; the command gets `form`, keyword arguments for the model."""
+    command = _gather(("json_schema", "regex", "choices", "grammar"), _form, "form")(command)
+    for option in (
+        click.option("--grammar", type=_TEXT_FILE, help="The answer follows the grammar in this file (Lark or GBNF)."),
+        click.option("--choice", "choices", multiple=True, help="The answer is one of these texts; give several."),
+        click.option("--regex", help="The answer matches this regular expression."),
+        click.option("--json-schema", type=_TEXT_FILE, help="The answer is JSON that fits the schema in this file."),
+    ):
+        command = option(command)
+    return command
+
+
+def _form(values: dict[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in values.items() if value not in (None, ())}
+    if len(given) > 1:
+        raise click.UsageError("give one of --json-schema, --regex, --choice and --grammar")
+    return {name: _file_text(value) if isinstance(value, Path) else value for name, value in given.items()}
+
+
+def _file_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path}: {error}") from None
 
 
 def _noting_unused(command: Command) -> Command:

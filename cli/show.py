@@ -92,7 +92,7 @@ def _describe(path: Path) -> dict[str, Any]:
         return {"files": described, **_decoder(path), **_tokenizer(path)}
     if path.suffix.lower() == ".gguf":
         return {**_file(path), **_tokenizer(path)}
-    return {**_file(path), **_decoder(path.parent), **_tokenizer(path.parent)}
+    return {**_file(path), **_decoder(path.parent), **_tokenizer(path.parent, has_template=False)}
 
 
 def _file(path: Path) -> dict[str, Any]:
@@ -167,10 +167,11 @@ def _decoder(folder: Path) -> dict[str, Any]:
         return {}
 
 
-def _tokenizer(path: Path) -> dict[str, Any]:
+def _tokenizer(path: Path, has_template: bool = True) -> dict[str, Any]:
     """Describe the tokenizer: nothing for a model without one, the reason for one that cannot be opened.
 
-    The template of a GGUF file is found without its tokenizer, which llama.cpp reads.
+    The template of a GGUF file is found without its tokenizer, which llama.cpp reads; `has_template` is whether the
+    model may be such a file. A graph has nothing to do with a GGUF file beside it.
     """
     try:
         with genai.Tokenizer.from_file(path) as tokenizer:
@@ -184,7 +185,7 @@ def _tokenizer(path: Path) -> dict[str, Any]:
             }
     except genai.WinMLError as error:
         problem = {} if error.hresult == codes.FILE_NOT_FOUND else {"tokenizer_problem": describe(error)}
-        return {**problem, "chat_template": _stored_template(path)}
+        return {**problem, "chat_template": _stored_template(path) if has_template else None}
 
 
 def _stored_template(path: Path) -> str | None:

@@ -3,7 +3,7 @@
     python examples/native_token_loop.py MODEL [PROMPT]
 
 MODEL is a `.gguf` file, or a folder with a decoder in two graphs, `embedding.onnx` and `decoder.onnx`, and its
-tokenizer. To make such a folder:
+tokenizer. To make such a folder, in the folder of the sources (`models` is not installed):
 
     winml-lite convert MODEL.gguf FOLDER
     python -m models.split_decoder FOLDER
@@ -156,7 +156,7 @@ def main() -> None:
     source = Path(sys.argv[1])
     question = sys.argv[2] if len(sys.argv) == 3 else "What is the capital of France?"
     if source.is_dir() and not (source / "decoder.onnx").exists():
-        sys.exit(f"{source} has no decoder.onnx; make it with: python -m models.split_decoder {source}")
+        sys.exit(f"{source} has no decoder.onnx; make it in the source folder: python -m models.split_decoder {source}")
     with Tokenizer.from_file(source) as tokenizer, Runtime() as runtime:
         if tokenizer.has_chat_template:
             prompt = tokenizer.encode_conversation([("system", "Answer in one short sentence."), ("user", question)])

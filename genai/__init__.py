@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from .cancellation import CancellationSource as CancellationSource
     from .chat import Chat as Chat
+    from .constraint import TokenConstraint as TokenConstraint
     from .decoder import TokenizerDecoder as TokenizerDecoder
     from .language_model import LanguageModel as LanguageModel
     from .loading import load as load
@@ -36,6 +37,7 @@ _HOMES = {
     "TextGenerationResult": ".results",
     "TextGenerationTimings": ".results",
     "TextStream": ".text_stream",
+    "TokenConstraint": ".constraint",
     "Tokenizer": ".tokenizer",
     "TokenizerDecoder": ".decoder",
     "WinMLError": "winml_lite",
@@ -52,6 +54,7 @@ __all__ = [
     "TextGenerationResult",
     "TextGenerationTimings",
     "TextStream",
+    "TokenConstraint",
     "Tokenizer",
     "TokenizerDecoder",
     "WinMLError",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
+from .language_model import Prompt
 from .messages import ChatCompletionMessage, ChatCompletionRequest, ChatRole
 from .results import TextGenerationFinishReason, TextGenerationResult
 
@@ -65,9 +66,9 @@ class Chat:
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, not {type(text).__name__}")
 
-        def make_prompt(core: SequenceCore) -> tuple[list[int], tuple[str, ...]]:
+        def make_prompt(core: SequenceCore) -> Prompt:
             formatted = core.tokenizer.format_conversation(self._request(text))
-            return list(formatted.token_ids), formatted.additional_stops
+            return Prompt(list(formatted.token_ids), formatted.additional_stops, formatted)
 
         def remember(result: TextGenerationResult) -> None:
             reason = result.finish_reason

@@ -16,7 +16,10 @@ def index_value(value: Any, name: str, maximum: int = 0xFFFFFFFF, minimum: int =
     """Return an integer in `minimum..maximum`; everything with `__index__` counts, `bool` does not."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or type(value).__name__ in ("bool", "bool_"):
         raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
-    number = operator.index(value)
+    try:
+        number = operator.index(value)
+    except TypeError:  # an array of several numbers
+        raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
     if not minimum <= number <= maximum:
         raise ValueError(f"{name} must be in {minimum}..{maximum}, not {number}")
     return number
@@ -25,12 +28,17 @@ def index_value(value: Any, name: str, maximum: int = 0xFFFFFFFF, minimum: int =
 def enum_value(value: Any, enum: type[E], name: str) -> E:
     """Return a member of `enum` from a member or its number."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise TypeError(f"{name} must be a {enum.__name__}, not {type(value).__name__}")
+        raise TypeError(f"{name} must be {_with_article(enum)}, not {type(value).__name__}")
     return enum(operator.index(value))
 
 
 def instance_of(value: Any, kind: type[T], name: str) -> T:
     """Return `value` when it is a `kind`."""
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be a {kind.__name__}, not {type(value).__name__}")
+        raise TypeError(f"{name} must be {_with_article(kind)}, not {type(value).__name__}")
     return value
+
+
+def _with_article(kind: type) -> str:
+    name = kind.__name__
+    return f"{'an' if name[0] in 'AEIOUaeio' else 'a'} {name}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .conversation_checks import invalid, unsupported
 from .messages import ChatCompletionContinuation, ChatCompletionMessage, ChatCompletionRequest, ChatRole
@@ -54,6 +54,18 @@ def resolve_continuation(request: ChatCompletionRequest) -> ChatCompletionContin
 def content_text(message: ChatCompletionMessage) -> str:
     """The content of a message as one text."""
     return message.content or "".join(part.text or "" for part in message.content_parts)
+
+
+def marked_end(
+    message: ChatCompletionMessage, continuation: ChatCompletionContinuation, mark: str
+) -> ChatCompletionMessage:
+    """Return the message with `mark` at the end of the text to go on with."""
+    if continuation == ChatCompletionContinuation.REASONING:
+        return replace(message, reasoning_content=f"{message.reasoning_content}{mark}")
+    if message.content is not None:
+        return replace(message, content=message.content + mark)
+    *earlier, last = message.content_parts
+    return replace(message, content_parts=(*earlier, replace(last, text=f"{last.text}{mark}")))
 
 
 def continued_text(message: ChatCompletionMessage, opening: str, template_source: str) -> str:

@@ -12,19 +12,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from winml_lite import WinMLError
 
-from .continuation import REASONING_TAGS, continued_text, resolve_continuation
+from .continuation import continued_text, marked_end, resolve_continuation
+from .control_tokens import ControlTokenCheck, control_token_ids
 from .conversation_checks import check_request, invalid, parse_json, unsupported
+from .conversation_output import output_constraint, output_syntax, parser_capabilities, preserved_tokens
 from .conversation_result import (
     ConversationFormatResult,
     ConversationGenerationPromptMetadata,
     ConversationImplementationIdentity,
-    ConversationParserCapabilities,
-    ConversationPreservedToken,
 )
 from .messages import (
     ChatCompletionContinuation,
@@ -61,21 +62,42 @@ def format_conversation(
     name = _TOOL_TEMPLATE if request.tools and _TOOL_TEMPLATE in core.template_sources else DEFAULT_TEMPLATE
     template = core.template(name)
     _check_template(template, request)
-    marker = unused_character([template.source, *_texts(request)])
-    rendering = _Rendering(core, template, request, lambda text: core.control_spellings.broken(text, marker))
-    text, opening = rendering.prompt(continuation)
+    texts = [template.source, *_texts(request)]
+    marker = unused_character(texts)
+    end = unused_character([*texts, marker])
+    spellings = core.control_spellings
+    untrusted: set[str] = set()
+
+    def broken(text: str) -> str:
+        untrusted.add(text)
+        return spellings.broken(text, marker)
+
+    def encoded(change: Break) -> list[int]:
+        return _encode(
+            core.vocabulary, _Rendering(core, template, request, change, end).prompt(continuation)[0], marker
+        )
+
+    text, opening = _Rendering(core, template, request, broken, end).prompt(continuation)
+    token_ids = _encode(core.vocabulary, text, marker)
+    if any(spellings.inert(text) != text for text in untrusted):
+        ControlTokenCheck(core.vocabulary, spellings, encoded, broken, token_ids).run(request.messages)
+    generation_prompt = opening.replace(marker, "")
+    stops = _additional_stops(core, template, name)
+    syntax = output_syntax(request, template.source, core.vocabulary, generation_prompt, continuation)
+    constraint, triggers = output_constraint(request, syntax, core.vocabulary)
     return ConversationFormatResult(
-        token_ids=tuple(_encode(core.vocabulary, text, marker)),
+        token_ids=tuple(token_ids),
         implementation_identity=IDENTITY,
-        generation_prompt=opening.replace(marker, ""),
+        generation_prompt=generation_prompt,
         generation_prompt_metadata=ConversationGenerationPromptMetadata(opening != "", continuation),
-        additional_stops=_additional_stops(core, template, name),
-        parser_capabilities=ConversationParserCapabilities.NONE,
-        constraint=None,
-        constraint_triggers=(),
-        preserved_tokens=_preserved_tokens(core.vocabulary, template),
+        additional_stops=stops,
+        parser_capabilities=parser_capabilities(syntax, request),
+        constraint=constraint,
+        constraint_triggers=triggers,
+        preserved_tokens=preserved_tokens(syntax, template.source, core.vocabulary),
         tokenizer=tokenizer,
         text=text.replace(marker, ""),
+        output_syntax=replace(syntax, stops=stops),
     )
 
 
@@ -83,11 +105,13 @@ class _Rendering:
     """One request against one template."""
 
     def __init__(
-        self, core: TokenizerCore, template: ChatTemplate, request: ChatCompletionRequest, broken: Break
+        self, core: TokenizerCore, template: ChatTemplate, request: ChatCompletionRequest, broken: Break, end: str
     ) -> None:
+        """`end` is a character that is in no text of the request."""
         self._template = template
         self._request = request
         self._broken = broken
+        self._end = end
         self._variables = _variables(core.vocabulary, request)
         self._now = _clock(request)
 
@@ -100,10 +124,29 @@ class _Rendering:
                 return closed, ""
             prompt = self._render(messages, True)
             return prompt, _added(closed, prompt)
+        closed = self._render(messages[:-1], False)
+        written = self._up_to_end_of_text(continuation)
+        if written is not None:
+            return written, _added(closed, written)
         opened = self._render(messages[:-1], True)
-        opening = _added(self._render(messages[:-1], False), opened)
+        opening = _added(closed, opened)
         partial = continued_text(messages[-1], opening, self._template.source)
         return opened + partial, opening + partial
+
+    def _up_to_end_of_text(self, continuation: ChatCompletionContinuation) -> str | None:
+        """The conversation as the template itself writes it, cut where the last message's text ends.
+
+        None when the template does not show that text: then the message has to be written for it.
+        """
+        *earlier, last = self._request.messages
+        if last.reasoning_content is not None and "reasoning_content" not in self._template.mentioned:
+            return None
+        try:
+            text = self._render((*earlier, marked_end(last, continuation, self._end)), False)
+        except WinMLError:
+            return None
+        before, found, _ = text.rpartition(self._end)
+        return before if found else None
 
     def _render(self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool) -> str:
         data = TemplateData(messages, self._request.tools, self._broken)
@@ -201,7 +244,7 @@ def _added(closed: str, opened: str) -> str:
 def _encode(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
     """Tokenize a prompt: the marker leaves no trace, and BOS is there once if it is there at all."""
     text = well_formed(text)
-    ids = _encode_broken(vocabulary, text, marker) if marker in text else vocabulary.encode(text, False)
+    ids = _encode_broken(vocabulary, text, marker) if marker in text else vocabulary.encode_exact(text)
     bos = vocabulary.bos_token_id
     if bos is None:
         return ids
@@ -215,13 +258,13 @@ def _encode(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
 def _encode_broken(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
     """Tokenize a prompt with broken spellings in it, so that they become plain text."""
     ids = vocabulary.encode_marked(text, marker)
-    control = vocabulary.special_token_ids - {vocabulary.find(vocabulary.named_tokens.get("unk_token", "<unk>"))}
-    written = [token_id for token_id in vocabulary.encode(text, False) if token_id in control]
+    control = control_token_ids(vocabulary)
+    written = [token_id for token_id in vocabulary.encode_exact(text) if token_id in control]
     if [token_id for token_id in ids if token_id in control] == written:
         return ids
     # This vocabulary also builds control tokens from smaller pieces. Then the halves must not meet, although a
     # vocabulary that puts a space before each text shows it between them.
-    return [token_id for part in text.split(marker) for token_id in vocabulary.encode(part, False)]
+    return [token_id for part in text.split(marker) for token_id in vocabulary.encode_exact(part)]
 
 
 def _additional_stops(core: TokenizerCore, template: ChatTemplate, name: str) -> tuple[str, ...]:
@@ -252,13 +295,3 @@ def _find_stops(vocabulary: TextVocabulary, template: ChatTemplate) -> tuple[str
         return (spelling,)
     tag = re.match(r"<[^\s<>]+>", rest)  # a mark that this vocabulary has no token for
     return (tag.group(),) if tag else ()
-
-
-def _preserved_tokens(vocabulary: TextVocabulary, template: ChatTemplate) -> tuple[ConversationPreservedToken, ...]:
-    """The reasoning marks that the template speaks of."""
-    return tuple(
-        ConversationPreservedToken(vocabulary.find(text), text)
-        for tags in REASONING_TAGS
-        if tags.opening in template.source
-        for text in (tags.opening, tags.closing)
-    )

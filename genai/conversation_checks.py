@@ -71,12 +71,9 @@ def check_request(request: ChatCompletionRequest) -> None:
     _check_response_format(request)
     if request.formatter_mode == ChatCompletionFormatterMode.LEGACY_TEMPLATE_V1:
         unsupported("formatter_mode LEGACY_TEMPLATE_V1 is not available; use MODEL_DEFAULT")
-    if request.tools and request.tool_choice != ChatCompletionToolChoice.NONE:
-        unsupported("tool calls are not available: there is no parser for them; tool_choice NONE shows the tools only")
-    if request.response_format != ChatCompletionResponseFormat.TEXT:
-        unsupported(
-            f"response_format {request.response_format.name} is not available: there are no constraints; use TEXT"
-        )
+    calls_tools = request.tools and request.tool_choice != ChatCompletionToolChoice.NONE
+    if calls_tools and request.response_format != ChatCompletionResponseFormat.TEXT:
+        unsupported(f"response_format {request.response_format.name} and tool calls exclude each other")
 
 
 def _no_constant(name: str) -> NoReturn:

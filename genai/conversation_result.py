@@ -7,6 +7,8 @@ from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING
 
 from .messages import ChatCompletionContinuation
+from .output_parser import ConversationOutputParser
+from .output_syntax import OutputSyntax
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
@@ -104,3 +106,9 @@ class ConversationFormatResult:
     tokenizer: Tokenizer
     text: str
     """The prompt as text, before it was tokenized."""
+    output_syntax: OutputSyntax
+    """How the answer will be marked."""
+
+    def create_output_parser(self) -> ConversationOutputParser:
+        """Return a parser for one answer to this conversation."""
+        return ConversationOutputParser(self.output_syntax)

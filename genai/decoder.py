@@ -31,7 +31,10 @@ def token_id_value(value: object) -> int:
     """Return a token id as int; everything that is not a uint32 is ValueError (genai §0.3)."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ValueError(f"a token id must be an integer, not {type(value).__name__}")
-    token_id = int(value.__index__())
+    try:
+        token_id = int(value.__index__())
+    except TypeError:  # an array of several numbers
+        raise ValueError(f"a token id must be an integer, not {type(value).__name__}") from None
     if not 0 <= token_id <= UINT32_MAX:
         raise ValueError(f"a token id must be in 0..{UINT32_MAX}, not {token_id}")
     return token_id

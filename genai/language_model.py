@@ -7,7 +7,7 @@ begins like the one before costs only its new tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from winml_lite import NotSupportedError
@@ -23,8 +23,10 @@ from .text_stream import OnEnd, Operation, TextStream, Turn, Turnstile
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from .answer_form import AnswerForm
     from .async_stream import AsyncTextStream
     from .chat import Chat, Message
+    from .conversation_result import ConversationFormatResult
 
 
 class OptionFields(TypedDict, total=False):
@@ -44,15 +46,42 @@ class OptionFields(TypedDict, total=False):
     stop: Iterable[str]
 
 
-class CallFields(OptionFields, total=False):
-    """Keyword arguments of one call: generation options, or one `options` record instead, and how to stop or wait."""
+class FormFields(TypedDict, total=False):
+    """Keyword arguments that say what an answer must look like; one of them at most."""
+
+    json_schema: Any
+    """A schema as a mapping or as JSON text, or a Pydantic model class."""
+    regex: str | None
+    choices: Iterable[str] | None
+    grammar: str | None
+    """A grammar in Lark notation or llama.cpp's GBNF."""
+
+
+class CallFields(OptionFields, FormFields, total=False):
+    """Keyword arguments of one call: generation options, or one `options` record instead, what the answer must look
+    like, and how to stop or wait.
+    """
 
     options: TextGenerationOptions | None
     cancellation: CancellationSource | None
     timeout: float | None
 
 
-MakePrompt = Callable[[SequenceCore], tuple[list[int], tuple[str, ...]]]
+_OTHER_FIELDS = frozenset({"options", "cancellation", "timeout", *FormFields.__annotations__})
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """Where a generation starts."""
+
+    token_ids: list[int]
+    stops: tuple[str, ...] = ()
+    """Texts that end the answer beside those of the options."""
+    formatted: ConversationFormatResult | None = None
+    """The conversation behind it, if there is one."""
+
+
+MakePrompt = Callable[[SequenceCore], Prompt]
 
 
 class LanguageModel(Closing):
@@ -106,11 +135,15 @@ class LanguageModel(Closing):
         Keyword arguments are the fields of `TextGenerationOptions` (or `options=` with a whole record),
         `cancellation=`, and `timeout=` in seconds to wait for another call (None waits as long as it takes,
         TimeoutError after it).
+
+        One of these makes the output keep to a form, and `result.parsed` its value (package llguidance):
+        `json_schema=` a JSON schema or a Pydantic model class, `regex=` a regular expression for the whole text,
+        `choices=` texts to choose from, `grammar=` a grammar in Lark notation or llama.cpp's GBNF.
         """
         given = _prompt(prompt)
 
-        def make_prompt(core: SequenceCore) -> tuple[list[int], tuple[str, ...]]:
-            return (core.tokenizer.encode(given) if isinstance(given, str) else given), ()
+        def make_prompt(core: SequenceCore) -> Prompt:
+            return Prompt(core.tokenizer.encode(given) if isinstance(given, str) else given)
 
         return self._start(make_prompt, fields)
 
@@ -118,6 +151,7 @@ class LanguageModel(Closing):
         """Start a generation once it is this call's turn; only then the prompt, and the stops it brings, are made."""
         self._open()
         options = _options(fields)
+        form = _form(fields)
         timeout = _timeout(fields)
         cancellation = fields.get("cancellation")
         if cancellation is None:
@@ -128,10 +162,14 @@ class LanguageModel(Closing):
             self._turnstile.enter(turn, timeout)
             core = self._open()
             core.recover()
-            prompt, stops = make_prompt(core)
-            if stops:
-                options = replace(options, stop=(*options.stop, *stops))
-            operation = Operation(core.start(prompt, options, cancellation), self._turnstile, turn, on_end)
+            prompt = make_prompt(core)
+            if prompt.stops:
+                options = replace(options, stop=(*options.stop, *prompt.stops))
+            constraint = None
+            if form is not None:
+                constraint = form.constraint(core.tokenizer.underlying_object, prompt.formatted)
+            loop = core.start(prompt.token_ids, options, cancellation, constraint)
+            operation = Operation(loop, self._turnstile, turn, on_end)
             turn.end = operation.end
             self._open()  # close() in another thread has seen the operation by now, or is seen here
             return TextStream(operation)
@@ -153,6 +191,7 @@ class LanguageModel(Closing):
 
         given = _prompt(prompt)
         _options(fields)
+        _form(fields)
         _timeout(fields)
         return AsyncTextStream(lambda: self.stream(given, **fields))
 
@@ -211,6 +250,15 @@ def _prompt(prompt: str | Iterable[int]) -> str | list[int]:
     return [index_value(token_id, "token id") for token_id in ids]
 
 
+def _form(fields: CallFields) -> AnswerForm | None:
+    """Check what the answer must look like."""
+    if fields.keys().isdisjoint(FormFields.__annotations__):
+        return None
+    from .answer_form import answer_form  # free answers need no grammars
+
+    return answer_form(fields)
+
+
 def _timeout(fields: CallFields) -> float | None:
     """Check the seconds to wait for another call."""
     timeout = fields.get("timeout")
@@ -224,7 +272,7 @@ def _timeout(fields: CallFields) -> float | None:
 
 def _options(fields: CallFields) -> TextGenerationOptions:
     """Make the options record of a call."""
-    known = {name: value for name, value in fields.items() if name not in ("options", "cancellation", "timeout")}
+    known = {name: value for name, value in fields.items() if name not in _OTHER_FIELDS}
     options = fields.get("options")
     if options is None:
         return TextGenerationOptions(**known)  # type: ignore[arg-type]

@@ -69,7 +69,7 @@ def load(
     context_length: most tokens of prompt and answer together; default: what the model declares, at most 4,096. More
         than an ONNX folder declares is refused; a GGUF model may be given more than it was trained on, as llama.cpp
         allows, but what it says beyond that is not to be trusted.
-    threads: default: the CPUs that this process may use.
+    threads: at most 512; default: the CPUs that this process may use.
     target: hardware class, or one device of `Runtime.enumerate_devices()`; default: a GPU where the engine has one,
         else the CPU.
     offline: never download.
@@ -82,10 +82,10 @@ def load(
         raise ValueError(f"engine must be 'llama', 'ort' or None, not {engine!r}")
     options = LoadOptions(
         index_value(context_length, "context_length", minimum=1) if context_length is not None else None,
-        index_value(threads, "threads", 0x7FFFFFFF, 1) if threads is not None else None,
+        index_value(threads, "threads", 512, 1) if threads is not None else None,
         target
         if target is None or isinstance(target, DeviceInfo)
-        else enum_value(target, ExecutionTargetKind, "target"),
+        else enum_value(target, ExecutionTargetKind, "target, unless it is a DeviceInfo,"),
     )
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():

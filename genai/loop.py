@@ -25,6 +25,7 @@ from .sampling import TokenSelector
 from .stopping import StopText
 
 if TYPE_CHECKING:
+    from .constraint_state import ConstraintCore
     from .sequence import SequenceCore
 
 Reason = TextGenerationFinishReason
@@ -33,7 +34,8 @@ Reason = TextGenerationFinishReason
 class GenerationLoop:
     """The running generation of a `SequenceCore`.
 
-    `restore` is the sequence before a continue (None for a new sequence); it comes back when nothing was evaluated.
+    `restore` is the sequence before a continue (None for a new sequence); it comes back when nothing was evaluated. A
+    constraint starts over, and has no other user until the end.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class GenerationLoop:
         options: TextGenerationOptions,
         cancellation: CancellationSource,
         restore: list[int] | None,
+        constraint: ConstraintCore | None = None,
     ) -> None:
         self._core = core
         self._options = options
@@ -64,6 +67,11 @@ class GenerationLoop:
         self._error: WinMLError | None = None
         self._reason: TextGenerationFinishReason | None = None
         self._result: TextGenerationResult | None = None
+        self._last_reason: TextGenerationFinishReason | None = None
+        self._is_complete: bool | None = None
+        self._constraint = constraint
+        if constraint is not None:
+            constraint.claim(self)
         self._latch.on_cancel(core.feed.abort)
 
     @property
@@ -116,15 +124,31 @@ class GenerationLoop:
             self._row = self._evaluate()
         if self._row is None or self._latch.is_canceled:
             return self._finish(Reason.CANCELED)
-        token_id = self._selector.select(self._row)
+        constraint = self._constraint
+        token_id = self._selector.select(self._row) if constraint is None else self._select(self._row, constraint)
         if token_id in self._eos:
-            return self._finish(Reason.EOS_TOKEN)
-        if token_id in self._stop_ids:
-            return self._finish(Reason.STOP_TOKEN)
+            reason = Reason.EOS_TOKEN
+        elif token_id in self._stop_ids or (constraint is not None and constraint.is_completed):
+            reason = Reason.STOP_TOKEN
+        else:
+            return self._emit(token_id)
+        if constraint is None or token_id not in constraint.preserved:
+            return self._finish(reason)
+        self._last_reason = reason
         return self._emit(token_id)
+
+    def _select(self, row: Row, constraint: ConstraintCore) -> int:
+        """Select a legal token, and have the constraint accept it."""
+        if len(constraint.accepted) > len(self._token_ids):
+            return constraint.accepted[-1]  # an interrupt fell between its acceptance and its use
+        token_id = self._selector.select(row, constraint.mask())
+        constraint.accept(token_id)
+        return token_id
 
     def _limit(self) -> TextGenerationFinishReason | None:
         """The limit that the last emitted token has reached, if any."""
+        if self._last_reason is not None:
+            return self._last_reason
         if self._has_stop_match():
             return Reason.STOP_TOKEN
         if len(self._token_ids) == self._options.max_new_tokens:
@@ -182,6 +206,8 @@ class GenerationLoop:
         self._fragments.append(tail)
         evaluated = min(self._core.evaluated, self._prompt_token_count)
         self._prompt_evaluated = max(evaluated - self._start_position, 0)
+        if self._constraint is not None:
+            self._is_complete = self._constraint.can_stop
         self._reason = reason
         self._leave()
         return TextGenerationUpdate(None, tail) if tail else None
@@ -191,6 +217,8 @@ class GenerationLoop:
         core = self._core
         self._latch.off_cancel(core.feed.abort)
         self._row = None
+        if self._constraint is not None:
+            self._constraint.release(self)
         ran = core.evaluated > self._start_position
         core.finished(self, ran, self._reason is Reason.ERROR, self._restore)
 
@@ -210,6 +238,8 @@ class GenerationLoop:
                 self._prompt_seconds, self._decode_seconds, self._prompt_evaluated, len(self._token_ids)
             ),
             error_message=_message(self._error) if self._error is not None else None,
+            constraint_complete=self._is_complete,
+            parse=self._constraint.parse if self._constraint is not None else None,
         )
 
     def close(self) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Any
 
 from winml_lite import WinMLError
 
@@ -110,6 +112,22 @@ class TextGenerationResult:
     """The seed really used: a run with `seed=0` can be repeated with it."""
     timings: TextGenerationTimings = TextGenerationTimings(0.0, 0.0, 0, 0)
     error_message: str | None = None
+    constraint_complete: bool | None = None
+    """Whether the text is all that its constraint asks for; False where a limit cut it short, None without a
+    constraint.
+    """
+    parse: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
+    """Makes the value of the text; see `parsed`."""
+
+    @property
+    def parsed(self) -> Any:
+        """The value of a complete answer of the short road: an instance of the Pydantic model class that was the
+        schema, the JSON value of another schema, the text of a regular expression, choice or grammar.
+
+        None where there was no such constraint or the answer was cut short. What a model class refuses raises the
+        class's own error.
+        """
+        return self.parse(self.text) if self.parse is not None and self.constraint_complete else None
 
     @property
     def generated_token_count(self) -> int:

@@ -48,6 +48,8 @@ from winml_lite import (
     WinMLError,
 )
 
+from .constraint import TokenConstraint, TokenConstraintCandidate
+from .constraint_state import TokenConstraintState, TokenConstraintStateFlags, TokenConstraintStatus
 from .conversation_result import (
     ConstraintVocabularyIdentity,
     ConversationConstraint,
@@ -77,6 +79,8 @@ from .messages import (
     ChatCompletionToolChoice,
     ChatRole,
 )
+from .output_event import ConversationOutputEvent
+from .output_parser import ConversationOutputParser
 from .tokenizer import Tokenizer
 
 __all__ = [
@@ -102,6 +106,8 @@ __all__ = [
     "ConversationFormatResult",
     "ConversationGenerationPromptMetadata",
     "ConversationImplementationIdentity",
+    "ConversationOutputEvent",
+    "ConversationOutputParser",
     "ConversationParserCapabilities",
     "ConversationPreservedToken",
     "D3D12BufferBinding",
@@ -142,6 +148,11 @@ __all__ = [
     "TensorDataType",
     "TensorLockFlags",
     "TensorLockMode",
+    "TokenConstraint",
+    "TokenConstraintCandidate",
+    "TokenConstraintState",
+    "TokenConstraintStateFlags",
+    "TokenConstraintStatus",
     "TokenTensorOptions",
     "Tokenizer",
     "TokenizerDecoder",

@@ -168,6 +168,7 @@ class TokenSelector:
         self._shape: tuple[int, ...] | None = None
         self._penalties: _Penalties | None = None
         self._candidates: Candidates | None = None
+        self._legal: Row | None = None
         if vocabulary_size:
             self._compose(vocabulary_size, prompt_ids)
         else:
@@ -184,12 +185,13 @@ class TokenSelector:
             kind = TopCandidates if has_top_k else Candidates
             self._candidates = kind(options, vocabulary_size)
 
-    def select(self, row: Row, allowed_ids: npt.NDArray[np.intp] | None = None) -> int:
+    def select(self, row: Row, mask: npt.NDArray[np.uint8] | None = None) -> int:
         """Return the id of the next token; `accept` makes it count for the penalties.
 
         row: float32 logits of shape (vocabulary_size,), left unchanged; float64 is used as it is, other types become
         float32.
-        allowed_ids: the only tokens that a constraint permits, ascending; None permits all.
+        mask: one bit for each token that a constraint permits, the lowest bit of the first byte for token 0; tokens
+        past its end are not permitted. None permits all.
         Raises WinMLError 0x8007000D when no logit is above minus infinity, 0x80070491 when a constraint leaves none,
         0x8007000D for a row of another shape.
         """
@@ -202,11 +204,11 @@ class TokenSelector:
             row = row.astype(np.float32)
         if self._penalties is not None:
             row = self._penalties.apply(row)
-        if allowed_ids is not None:
-            row = _only(row, allowed_ids)
+        if mask is not None:
+            row = self._only(row, mask)
         token_id = self._choose(row)
         if token_id == NO_TOKEN:
-            if allowed_ids is not None:
+            if mask is not None:
                 raise WinMLError(NO_LEGAL_TOKEN, "sampling", "the constraint leaves no token to choose")
             raise WinMLError(INVALID_DATA, "sampling", "no logit of the row is above minus infinity")
         return token_id
@@ -222,13 +224,16 @@ class TokenSelector:
             value = row.item(token_id)
         return token_id if value > -np.inf else NO_TOKEN
 
+    def _only(self, row: Row, mask: npt.NDArray[np.uint8]) -> Row:
+        """Return the permitted logits, the others minus infinity, in a buffer that the next call reuses."""
+        legal = self._legal
+        if legal is None or legal.dtype != row.dtype:
+            self._legal = legal = np.empty_like(row)
+        legal.fill(-np.inf)
+        np.copyto(legal, row, where=np.unpackbits(mask, count=row.size, bitorder="little").view(np.bool_))
+        return legal
+
     def accept(self, token_id: int) -> None:
         """Count `token_id` as emitted."""
         if self._penalties is not None:
             self._penalties.accept(token_id)
-
-
-def _only(row: Row, allowed_ids: npt.NDArray[np.intp]) -> Row:
-    legal = np.full_like(row, -np.inf)
-    legal[allowed_ids] = row[allowed_ids]
-    return legal

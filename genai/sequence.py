@@ -8,6 +8,7 @@ time drives it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from winml_lite import Pipeline, Stage, WinMLError
 
@@ -22,6 +23,9 @@ from .results import (
     TextGenerationSessionState,
 )
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .constraint_state import ConstraintCore
 
 State = TextGenerationSessionState
 Disclosure = TextGenerationSequenceDisclosure
@@ -82,7 +86,11 @@ class SequenceCore:
             self._drop()
 
     def start(
-        self, token_ids: Sequence[int], options: TextGenerationOptions, cancellation: CancellationSource
+        self,
+        token_ids: Sequence[int],
+        options: TextGenerationOptions,
+        cancellation: CancellationSource,
+        constraint: ConstraintCore | None = None,
     ) -> GenerationLoop:
         """Begin a generation that replaces the present sequence; the common prefix with it is not evaluated again.
 
@@ -100,10 +108,14 @@ class SequenceCore:
         self._check_position()
         self._keep_prefix(self._shared_prefix(prompt))
         self.retained = prompt
-        return self._begin(options, cancellation, restore=None)
+        return self._begin(options, cancellation, None, constraint)
 
     def resume(
-        self, token_ids: Sequence[int], options: TextGenerationOptions, cancellation: CancellationSource
+        self,
+        token_ids: Sequence[int],
+        options: TextGenerationOptions,
+        cancellation: CancellationSource,
+        constraint: ConstraintCore | None = None,
     ) -> GenerationLoop:
         """Begin a generation that appends `token_ids` to the present sequence and goes on from there."""
         if self.state is not State.READY:
@@ -118,15 +130,19 @@ class SequenceCore:
         self._check_position()
         before = list(self.retained)
         self.retained = before + suffix
-        return self._begin(options, cancellation, restore=before)
+        return self._begin(options, cancellation, before, constraint)
 
     def _begin(
-        self, options: TextGenerationOptions, cancellation: CancellationSource, restore: list[int] | None
+        self,
+        options: TextGenerationOptions,
+        cancellation: CancellationSource,
+        restore: list[int] | None,
+        constraint: ConstraintCore | None,
     ) -> GenerationLoop:
         """Open an operation on `retained`; `restore` is the sequence before a continue."""
         try:
             self.feed.begin()
-            self._operation = GenerationLoop(self, options, cancellation, restore)
+            self._operation = GenerationLoop(self, options, cancellation, restore, constraint)
             self.state = State.ACTIVE
             return self._operation
         except BaseException:

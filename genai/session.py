@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from winml_lite import Runtime
+from winml_lite import Runtime, WinMLError
 
 from .affinity import ThreadAffinity
 from .cancellation import CancellationSource
 from .checks import index_value, instance_of
 from .closing import Closing
+from .codes import E_INVALIDARG
 from .configuration import TextGenerationConfiguration
 from .options import TextGenerationOptions
 from .results import (
@@ -22,6 +24,10 @@ from .results import (
 )
 from .sequence import SequenceCore
 from .stream import TextGenerationStream
+
+if TYPE_CHECKING:
+    from .constraint import TokenConstraint
+    from .constraint_state import ConstraintCore
 
 
 class TextGenerationSession(Closing):
@@ -78,10 +84,10 @@ class TextGenerationSession(Closing):
             execution_profile=TextGenerationExecutionProfile.SINGLE_PIPELINE,
             output_kind=TextGenerationOutputKind.LOGITS,
             supports_continuation=True,
-            supports_constraints=False,
+            supports_constraints=True,
             supports_segmented_prompts=False,
             supports_embedding_segments=False,
-            supports_constrained_continuation=False,
+            supports_constrained_continuation=True,
             supports_constrained_embedding_segments=False,
             sequence_state=core.sequence_state,
         )
@@ -142,6 +148,41 @@ class TextGenerationSession(Closing):
         options, cancellation = _operation(options, cancellation)
         return TextGenerationStream(core.resume(ids, options, cancellation))
 
+    def generate_tokens_with_constraint(
+        self,
+        token_ids: Iterable[int],
+        constraint: TokenConstraint,
+        options: TextGenerationOptions | None = None,
+        *,
+        cancellation: CancellationSource | None = None,
+    ) -> TextGenerationStream:
+        """`generate_tokens` with an output that `constraint` allows; the constraint starts over.
+
+        WinMLError 0x80070057 for a constraint of another vocabulary, 0x8007139F while another stream uses it.
+        """
+        core = self._open()
+        ids = _token_ids(token_ids)
+        if not ids:
+            raise ValueError("token_ids must not be empty")
+        state = _constraint_state(core, constraint)
+        options, cancellation = _operation(options, cancellation)
+        return TextGenerationStream(core.start(ids, options, cancellation, state))
+
+    def continue_tokens_with_constraint(
+        self,
+        token_ids: Iterable[int],
+        constraint: TokenConstraint,
+        options: TextGenerationOptions | None = None,
+        *,
+        cancellation: CancellationSource | None = None,
+    ) -> TextGenerationStream:
+        """`continue_tokens` with an output that `constraint` allows; the constraint starts over."""
+        core = self._open()
+        ids = _token_ids(token_ids)
+        state = _constraint_state(core, constraint)
+        options, cancellation = _operation(options, cancellation)
+        return TextGenerationStream(core.resume(ids, options, cancellation, state))
+
     def reset(self) -> None:
         """Forget the sequence, also after an error. 0x8007139F while a stream is open."""
         self._open().reset()
@@ -160,6 +201,17 @@ def _token_ids(token_ids: Iterable[int]) -> list[int]:
     if isinstance(token_ids, bytes | bytearray | memoryview):  # their bytes would pass as ids
         raise TypeError(f"token_ids must be token ids, not {type(token_ids).__name__}")
     return [index_value(token_id, "token id") for token_id in token_ids]
+
+
+def _constraint_state(core: SequenceCore, constraint: TokenConstraint) -> ConstraintCore:
+    """Return what stands behind a constraint that is free and fits the session's tokenizer."""
+    from .constraint import TokenConstraint
+
+    state = instance_of(constraint, TokenConstraint, "constraint")._open()
+    if state.table is not core.tokenizer.underlying_object.token_table:
+        raise WinMLError(E_INVALIDARG, "generate", "the constraint was made by another tokenizer")
+    state.check_free()
+    return state
 
 
 def _operation(

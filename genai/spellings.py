@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import itertools
 import re
+import string
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
+
+# Marks of prose are not here: plain sentences must stay cheap. Those that a control spelling uses are added.
+_MARKS = frozenset("#$%&*+/<=>@[\\]^_`{|}~")
 
 
 def unused_character(texts: Sequence[str]) -> str:
@@ -35,6 +39,20 @@ class ControlSpellings:
         self._endings = frozenset(s[start:] for s in self._whole for start in range(1, len(s)))
         firsts = "".join(sorted({re.escape(spelling[0]) for spelling in self._whole}))
         self._first = re.compile(f"[{firsts}]") if firsts else re.compile(r"(?!)")
+        self._folded = "\n".join(sorted(self._whole)).casefold()
+        self._letter = next((letter for letter in string.ascii_lowercase if letter not in self._folded), "x")
+        self._suspicious = _suspicious(self._whole)
+
+    def inert(self, text: str) -> str:
+        """Return `text` with a letter for every character that a control token could be made with.
+
+        All of it is replaced where the whole text is a piece of a spelling, which a template could complete. A text
+        that comes back unchanged is harmless.
+        """
+        bare = text.strip().casefold()
+        if bare and bare in self._folded:
+            return re.sub(r"\S", self._letter, text)
+        return self._suspicious.sub(self._letter, text)
 
     def broken(self, text: str, marker: str) -> str:
         """Return `text` with a marker in every spelling, and at an end where a neighbour could complete one."""
@@ -58,6 +76,17 @@ class ControlSpellings:
     def _reach(self, text: str) -> int:
         longest = self._lengths[-1] if self._lengths else 0
         return min(longest, len(text) + 1)
+
+
+def _suspicious(spellings: Iterable[str]) -> re.Pattern[str]:
+    """The characters without which no spelling comes about, whatever happens to a text."""
+    marks = set(_MARKS)
+    for spelling in spellings:
+        found = {character for character in spelling if not character.isalnum() and not character.isspace()}
+        if not found:  # a spelling of letters only: every text could make it
+            return re.compile(r"\S")
+        marks |= found
+    return re.compile(f"[{re.escape(''.join(sorted(marks)))}]")
 
 
 def map_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .cancellation import CancellationSource
 from .configuration import TextGenerationConfiguration, TextGenerationPhaseBinding
+from .constraint import TokenConstraint
 from .factory import Tasks, TextGenerationTask
 from .messages import (
     ChatCompletionContentPart,
@@ -76,4 +77,5 @@ __all__ = [
     "TextGenerationTask",
     "TextGenerationTimings",
     "TextGenerationUpdate",
+    "TokenConstraint",
 ]

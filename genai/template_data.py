@@ -5,6 +5,7 @@ A field that the template never reads would be dropped in silence, so formatting
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, ItemsView, Sequence, ValuesView
 from typing import Any, NoReturn
 
@@ -78,6 +79,15 @@ class ContentParts(list[ReadFields]):
     __repr__ = __str__
 
 
+class Arguments(dict[str, Any]):
+    """The arguments of a tool call. Templates written for arguments as text, which put them after one, get JSON."""
+
+    __slots__ = ()
+
+    def __radd__(self, other: object) -> Any:
+        return other + json.dumps(self, ensure_ascii=False) if isinstance(other, str) else NotImplemented
+
+
 class TemplateData:
     """Messages and tools, for one rendering."""
 
@@ -127,7 +137,7 @@ class TemplateData:
                     "type": "function",
                     "function": {
                         "name": broken(call.name),
-                        "arguments": map_texts(parse_object(call.arguments_json, "arguments_json"), broken),
+                        "arguments": Arguments(map_texts(parse_object(call.arguments_json, "arguments_json"), broken)),
                     },
                 }
                 for call in message.tool_calls

@@ -55,10 +55,11 @@ class TextSource:
 
     __slots__ = ("_position", "_text", "is_ended")
 
-    def __init__(self) -> None:
-        self._text = ""
+    def __init__(self, whole: str | None = None) -> None:
+        """`whole` is a text that is all there; without it the source is empty and open."""
+        self._text = whole or ""
         self._position = 0
-        self.is_ended = False
+        self.is_ended = whole is not None
 
     def append(self, text: str) -> None:
         """Add text; what is still unread is shorter than a mark."""
@@ -102,6 +103,12 @@ class TextSource:
         if mark is None:
             raise TextEndError
         return "".join(pieces), mark
+
+    def text_before(self, search: MarkSearch) -> Reading[str]:
+        """Read up to the next mark, which stays unread; marks of one character only. TextEndError without one."""
+        text, mark = yield from self.text_until(search)
+        self._position -= len(mark)
+        return text
 
     def json_value(self, sink: Sink) -> Reading[None]:
         """Read one JSON value as it is written. ValueError when it is malformed, TextEndError when it is cut off."""

@@ -112,7 +112,8 @@ class Operation:
         self._is_ending = False
 
     def read_next(self) -> TextGenerationUpdate | None:
-        self._forget_parent()
+        if self._forks != _forks[0]:
+            self._forget_parent()
         with self._lock:
             if self._is_ending:  # a thread that waits for the lock may not get it before the next read
                 self.loop.close()
@@ -120,14 +121,14 @@ class Operation:
 
     def _forget_parent(self) -> None:
         """A forked child lacks the thread that may hold the lock."""
-        if self._forks != _forks[0]:
-            self._forks = _forks[0]
-            self._lock = threading.RLock()
+        self._forks = _forks[0]
+        self._lock = threading.RLock()
 
     def end(self) -> None:
         """Finish, tell the listener once, and give the turn back. Again is fine."""
         self._is_ending = True
-        self._forget_parent()
+        if self._forks != _forks[0]:
+            self._forget_parent()
         try:
             with self._lock:
                 self.loop.close()

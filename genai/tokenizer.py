@@ -6,7 +6,7 @@ Not here: vocabularies (`vocabulary.py`), streaming (`decoder.py`), how a conver
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from winml_lite import NotSupportedError
@@ -18,6 +18,7 @@ from .decoder import PieceTable, TokenizerDecoder, token_id_value
 from .vocabulary import DEFAULT_TEMPLATE, TokenizerCore, open_vocabulary, well_formed
 
 if TYPE_CHECKING:
+    from .constraint import TokenConstraint
     from .conversation_result import ConstraintVocabularyIdentity, ConversationFormatResult
     from .messages import ChatCompletionRequest
 
@@ -31,7 +32,14 @@ class Tokenizer(Closing):
     __slots__ = ("__weakref__", "_open")
 
     def __init__(self, core: TokenizerCore) -> None:
+        if isinstance(core, (str, os.PathLike)):
+            raise TypeError("a tokenizer is opened with Tokenizer.from_file(path)")
         self._open: TokenizerCore | None = core
+
+    def __repr__(self) -> str:
+        if self._open is None:
+            return "<Tokenizer (closed)>"
+        return f"<Tokenizer of {self.token_count} tokens, {'with' if self.has_chat_template else 'no'} chat template>"
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], *, chat_template: str | None = None) -> Self:
@@ -175,6 +183,58 @@ class Tokenizer(Closing):
         from .conversation import format_conversation  # loads the template engine
 
         return format_conversation(core, request, self)
+
+    def create_constraint(self, format_result: ConversationFormatResult) -> TokenConstraint:
+        """Return the constraint that a formatted conversation asks for; it belongs to the calling thread.
+
+        WinMLError 0x80070057 for a result of another tokenizer or a schema that allows nothing; NotSupportedError
+        0x80070032 for a result without a constraint, or a schema that cannot be enforced, 0x8007007E without the
+        package llguidance.
+        """
+        from .constraint import create_conversation_constraint
+        from .conversation_result import ConversationFormatResult
+
+        core = self._core
+        return create_conversation_constraint(
+            core, instance_of(format_result, ConversationFormatResult, "format_result")
+        )
+
+    def create_constraint_from_json_schema(self, schema: Mapping[str, Any] | bool | str) -> TokenConstraint:
+        """Return a constraint to JSON of a schema (a mapping, a bool, or JSON text); errors as in `create_constraint`.
+
+        A keyword that cannot be enforced is refused by name. Properties come in the order of the schema.
+        """
+        from .answer_form import schema_value
+        from .grammar import json_schema_grammar
+
+        return self._constraint(json_schema_grammar(schema_value(schema)))
+
+    def create_constraint_from_regex(self, pattern: str) -> TokenConstraint:
+        """Return a constraint to texts that match `pattern` from end to end; no look-around, no back references."""
+        from .grammar import regex_grammar
+
+        return self._constraint(regex_grammar(instance_of(pattern, str, "pattern")))
+
+    def create_constraint_from_choices(self, choices: Iterable[str]) -> TokenConstraint:
+        """Return a constraint to one of these texts; ValueError for none, or an empty one."""
+        from .answer_form import choice_values
+        from .grammar import choices_grammar
+
+        return self._constraint(choices_grammar(choice_values(choices)))
+
+    def create_constraint_from_grammar(self, grammar: str) -> TokenConstraint:
+        """Return a constraint to a grammar in Lark notation (rule `start`) or llama.cpp's GBNF (rule `root`).
+
+        Mistakes are WinMLError 0x80070057 with line and column.
+        """
+        from .grammar import text_grammar
+
+        return self._constraint(text_grammar(instance_of(grammar, str, "grammar")))
+
+    def _constraint(self, grammar: str) -> TokenConstraint:
+        from .constraint import create_constraint
+
+        return create_constraint(self._core, grammar)
 
     @property
     def underlying_object(self) -> Any:

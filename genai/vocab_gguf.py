@@ -63,6 +63,10 @@ class GgufVocabulary:
         """Return the ids of `text`, which must hold no surrogates."""
         return self._vocabulary.encode(text.encode(), add_special_tokens)
 
+    def encode_exact(self, text: str) -> list[int]:
+        """Encode without added special tokens; those in the text count only as they are spelled."""
+        return self.encode(text, False)
+
     def encode_marked(self, text: str, marker: str) -> list[int]:
         """Encode without added special tokens; the character `marker` only breaks spellings and leaves no trace.
 

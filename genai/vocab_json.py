@@ -53,8 +53,11 @@ class JsonVocabulary:
         self.named_tokens: Mapping[str, str] = named
         """Special tokens by the names that templates use: `bos_token`, `eos_token`, ..."""
         self.warnings: tuple[str, ...] = ()
-        self._marked_lock = threading.Lock()
-        self._marked: Any = None
+        self._normalizes_special = self._tokenizer.normalizer is not None and any(
+            token.special and token.normalized for token in self._added.values()
+        )
+        self._copy_lock = threading.Lock()
+        self._copied: Any = None
 
     @functools.cached_property
     def token_count(self) -> int:
@@ -82,19 +85,31 @@ class JsonVocabulary:
             ids: list[int] = self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids
         return ids
 
+    def encode_exact(self, text: str) -> list[int]:
+        """Encode without added special tokens; those in the text count only as they are spelled.
+
+        Otherwise a normalizer could turn other texts into spellings, where special tokens ask for normalized text.
+        """
+        if not self._normalizes_special:
+            return self.encode(text, False)
+        return self._encode_copy(text, self._tokenizer.normalizer)
+
     def encode_marked(self, text: str, marker: str) -> list[int]:
         """Encode without added special tokens; the character `marker` only breaks spellings and leaves no trace.
 
-        Special tokens are found before a normalizer runs, so a normalizer that removes the marker does just that. It
-        works on a copy: in a plain text the marker would be a character like any other.
+        Special tokens are found before a normalizer runs, so a normalizer that removes the marker does just that.
         """
-        with self._marked_lock, _library_errors(self.path, "the tokenizer cannot encode this text"):
-            if self._marked is None:
-                self._marked = self._copy()
-            removal = normalizers.Replace(marker, "")
-            own = self._tokenizer.normalizer
-            self._marked.normalizer = removal if own is None else normalizers.Sequence([removal, own])
-            ids: list[int] = self._marked.encode(text, add_special_tokens=False).ids
+        removal = normalizers.Replace(marker, "")
+        own = self._tokenizer.normalizer
+        return self._encode_copy(text, removal if own is None else normalizers.Sequence([removal, own]))
+
+    def _encode_copy(self, text: str, normalizer: Any) -> list[int]:
+        """Encode with another normalizer, by a copy whose special tokens are found in the text as it is."""
+        with self._copy_lock, _library_errors(self.path, "the tokenizer cannot encode this text"):
+            if self._copied is None:
+                self._copied = self._copy()
+            self._copied.normalizer = normalizer
+            ids: list[int] = self._copied.encode(text, add_special_tokens=False).ids
             return ids
 
     def piece(self, token_id: int) -> bytes | None:

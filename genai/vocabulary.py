@@ -16,6 +16,7 @@ from .decoder import PieceTable
 from .spellings import ControlSpellings
 
 if TYPE_CHECKING:
+    from .constraint_engine import TokenTable
     from .conversation_result import ConstraintVocabularyIdentity
     from .template import ChatTemplate
 
@@ -42,6 +43,7 @@ class TextVocabulary(Protocol):
     @property
     def control_spellings(self) -> frozenset[str]: ...
     def encode(self, text: str, add_special_tokens: bool) -> list[int]: ...
+    def encode_exact(self, text: str) -> list[int]: ...
     def encode_marked(self, text: str, marker: str) -> list[int]: ...
     def piece(self, token_id: int) -> bytes | None: ...
     def find(self, token: str) -> int | None: ...
@@ -73,17 +75,37 @@ class TokenizerCore:
 
     @functools.cached_property
     def identity(self) -> ConstraintVocabularyIdentity:
+        """Size and digest of the vocabulary."""
+        return self._identity_of(self.token_bytes())
+
+    @functools.cached_property
+    def token_table(self) -> TokenTable:
+        """The vocabulary as constraints need it; for errors see `constraint_engine.token_table`."""
+        from .constraint_engine import token_table
+
+        tokens = self.token_bytes()
+        if "identity" not in self.__dict__:
+            self.__dict__["identity"] = self._identity_of(tokens)  # saves a second pass over the vocabulary
+        return token_table(self.identity, tokens, self.vocabulary)
+
+    def token_bytes(self) -> list[bytes]:
+        """Return the bytes of every token in order of ids; made anew at each call."""
+        return list(map(self.token_text_bytes, range(self.vocabulary.token_count)))
+
+    def token_text_bytes(self, token_id: int) -> bytes:
+        """Return the bytes of a token; b"" for an id without one."""
+        return self.vocabulary.piece(token_id) or b""
+
+    def _identity_of(self, tokens: list[bytes]) -> ConstraintVocabularyIdentity:
         import hashlib  # loads OpenSSL
 
         from .conversation_result import ConstraintVocabularyIdentity
 
-        count = self.vocabulary.token_count
         special = self.vocabulary.special_token_ids
         digest = hashlib.sha256()
-        for token_id in range(count):
-            piece = self.vocabulary.piece(token_id) or b""
+        for token_id, piece in enumerate(tokens):
             digest.update(len(piece).to_bytes(4, "little") + piece + bytes([token_id in special]))
-        return ConstraintVocabularyIdentity(count, digest.digest())
+        return ConstraintVocabularyIdentity(len(tokens), digest.digest())
 
     def template_source(self, name: str) -> str:
         """Return a template by name; NotSupportedError 0x80070490 lists the names there are."""

@@ -27,6 +27,7 @@ from .speculation import check_speculation_options
 from .stage import Stage
 from .stage_core import StageCore
 from .stage_source import StageSource
+from .storage import descriptor_text
 from .target import ExecutionTarget, RuntimeCore, target_core
 from .values import ExecutionTargetKind
 
@@ -87,6 +88,12 @@ class PipelineBuilder(Closeable[BuilderCore]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        core = self._open
+        if core is None:
+            return "<PipelineBuilder (closed)>"
+        return f"<PipelineBuilder of {len(core.stages)} stages, {'built' if core.is_consumed else 'not built'}>"
+
     def add_model_stage(self, model: Model, target: ExecutionTarget | None = None, name: str = "stage") -> Stage:
         """Add a stage that runs `model` on `target` (None: placed automatically).
 
@@ -94,7 +101,7 @@ class PipelineBuilder(Closeable[BuilderCore]):
         """
         core = self._core
         if not isinstance(model, Model):
-            raise TypeError(f"model must be a Model, not {type(model).__name__}")
+            raise TypeError(f"model must be a Model, not {type(model).__name__}; runtime.load_model makes one")
         return Stage(core.add_stage(model._core, target, name, "IWinMLPipelineBuilder.AddModelStage"))
 
     def add_processor_stage(
@@ -106,7 +113,9 @@ class PipelineBuilder(Closeable[BuilderCore]):
         """
         core = self._core
         if not isinstance(processor, Processor):
-            raise TypeError(f"processor must be a Processor, not {type(processor).__name__}")
+            raise TypeError(
+                f"processor must be a Processor, not {type(processor).__name__}; runtime.create_processor makes one"
+            )
         return Stage(core.add_stage(processor._core, target, name, "IWinMLPipelineBuilder.AddProcessorStage"))
 
     def connect(self, source: Stage, out_index: int, target: Stage, in_index: int) -> None:
@@ -216,7 +225,7 @@ def _make_executor(stage: StageCore, session_entries: tuple[tuple[str, str], ...
     try:
         return stage.source.make_executor(placement, options)
     except WinMLError as error:
-        raise recast(error, stage.debug_name) from error.__cause__
+        raise recast(error, f"{_BUILD}, {stage.debug_name}") from error.__cause__
 
 
 def _check_edge(edge: Edge, source: StageExecutor, target: StageExecutor) -> None:
@@ -233,8 +242,8 @@ def _check_edge(edge: Edge, source: StageExecutor, target: StageExecutor) -> Non
         raise WinMLError(
             E_INVALIDARG,
             _BUILD,
-            f"output {edge.output} of {edge.source.debug_name} is {given}, "
-            f"input {edge.input} of {edge.target.debug_name} is {wanted}",
+            f"output {edge.output} of {edge.source.debug_name} is {descriptor_text(given)}, "
+            f"input {edge.input} of {edge.target.debug_name} is {descriptor_text(wanted)}",
         )
 
 
@@ -246,7 +255,7 @@ def _bind_recorded(stage: StageCore, executor: StageExecutor) -> None:
     ):
         if any(index >= count for index in indices):
             raise WinMLError(
-                E_INVALIDARG, _BUILD, f"{stage.debug_name} has {count} {side}, index {max(indices)} is none"
+                E_INVALIDARG, _BUILD, f"{stage.debug_name} has {count} {side}, index {max(indices)} is none of them"
             )
     for index, storage in stage.inputs.items():
         if index not in stage.seed_inputs:

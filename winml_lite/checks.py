@@ -13,6 +13,8 @@ from typing import Any
 UINT32_MAX = 0xFFFFFFFF
 INT32_MAX = 0x7FFFFFFF
 UINT64_MAX = 0xFFFFFFFFFFFFFFFF
+THREADS_MAX = 512
+"""Most threads of one stage: ggml takes no more, and far more than the machine can start end the process."""
 
 
 def index_value(value: Any, name: str, maximum: int = UINT32_MAX, minimum: int = 0) -> int:
@@ -20,7 +22,10 @@ def index_value(value: Any, name: str, maximum: int = UINT32_MAX, minimum: int =
     if type(value) is not int:
         if isinstance(value, bool) or not hasattr(value, "__index__") or type(value).__name__ in ("bool_", "bool"):
             raise TypeError(f"{name} must be an integer, not {type(value).__name__}")
-        value = operator.index(value)
+        try:
+            value = operator.index(value)
+        except TypeError:  # an array of several numbers
+            raise TypeError(f"{name} must be an integer, not {type(value).__name__}") from None
     if not minimum <= value <= maximum:
         raise ValueError(f"{name} must be in {minimum}..{maximum}, not {value}")
     return int(value)

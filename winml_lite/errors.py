@@ -130,7 +130,9 @@ class WinMLError(OSError):
 
     def _rename(self, context: str) -> None:
         if context != self.context:
-            self.native_message = ": ".join(part for part in (self.context, self.native_message) if part) or None
+            # "Call" around "Call, input 0", or "Call, input 0" around "Call": the name of the call is said once.
+            inner = "" if context.startswith(f"{self.context}, ") else self.context.removeprefix(f"{context}, ")
+            self.native_message = ": ".join(part for part in (inner, self.native_message) if part) or None
             self.context = context
             self.args = (self._text(),)
 

@@ -55,9 +55,17 @@ class FunctionWork:
         except WinMLError as error:
             error.is_final = True  # the function's own exception reaches the caller as it is
             raise
-        return [
-            _stored(value, self.outputs[index], places[index], f"output {index}")
+        arrays = [
+            _checked(value, self.outputs[index], places[index], f"output {index}")
             for index, value in enumerate(self._values(returned))
+        ]
+        for index in range(1, len(arrays)):
+            # A function may return its inputs, and the caller may have bound one tensor as input and as output.
+            written = [place.data for place in places[:index] if place is not None]
+            if any(np.may_share_memory(arrays[index], data) for data in written):
+                arrays[index] = arrays[index].copy()
+        return [
+            _stored(array, wanted, place) for array, wanted, place in zip(arrays, self.outputs, places, strict=True)
         ]
 
     def _values(self, returned: object) -> Sequence[object]:
@@ -90,8 +98,8 @@ def _argument(storage: Storage) -> npt.NDArray[Any]:
     return array
 
 
-def _stored(value: object, wanted: Descriptor, place: Storage | None, port: str) -> Storage:
-    """Copy a returned array to where its output goes."""
+def _checked(value: object, wanted: Descriptor, place: Storage | None, port: str) -> npt.NDArray[Any]:
+    """Return what a function has returned as an array that fits its output."""
     data_type, extents = wanted
     try:
         array = np.asarray(value)
@@ -99,20 +107,27 @@ def _stored(value: object, wanted: Descriptor, place: Storage | None, port: str)
         raise WinMLError(E_UNEXPECTED, "", f"{port}: what was returned is no array: {error}") from None
     name = NUMPY_NAMES.get(data_type)
     if name is None:
-        shape, size = extents, byte_size(data_type, extents)
+        size = byte_size(data_type, extents)
         if array.dtype != np.uint8 or array.size != size:
             raise WinMLError(E_UNEXPECTED, "", f"{port}: expected {size} bytes as uint8, got {_text(array)}")
-        array = array.reshape(-1)
-    else:
-        shape = array.shape
-        fits = len(shape) == len(extents) and all(w in (FREE_DIMENSION, h) for h, w in zip(shape, extents, strict=True))
-        if array.dtype.name != name or not fits:
-            raise WinMLError(E_UNEXPECTED, "", f"{port}: expected {name}{shape_text(extents)}, got {_text(array)}")
-    if place is None:
-        place = Storage(np.empty(byte_size(data_type, shape), np.uint8), data_type, shape)
-    elif place.shape != shape:
+        return array.reshape(-1)
+    shape = array.shape
+    fits = len(shape) == len(extents) and all(w in (FREE_DIMENSION, h) for h, w in zip(shape, extents, strict=True))
+    if array.dtype.name != name or not fits:
+        raise WinMLError(E_UNEXPECTED, "", f"{port}: expected {name}{shape_text(extents)}, got {_text(array)}")
+    if place is not None and place.shape != shape:
         raise WinMLError(E_INVALIDARG, "", f"{port}: {list(shape)} was produced, {list(place.shape)} is bound")
-    (place.data if name is None else place.array())[...] = array
+    return array
+
+
+def _stored(array: npt.NDArray[Any], wanted: Descriptor, place: Storage | None) -> Storage:
+    """Copy an array to where its output goes."""
+    data_type, extents = wanted
+    is_bytes = data_type not in NUMPY_NAMES
+    if place is None:
+        shape = extents if is_bytes else array.shape
+        place = Storage(np.empty(byte_size(data_type, shape), np.uint8), data_type, shape)
+    (place.data if is_bytes else place.array())[...] = array
     return place
 
 

@@ -63,6 +63,14 @@ class Gate:
         if self._holders.get(_HOLDER) is claim:
             del self._holders[_HOLDER]
 
+    def missing_output(self, index: int) -> str:
+        """Say why a published output has no value at the moment."""
+        if self.holder is not None:
+            return f"output {index} is there when the run in progress has ended; wait for it"
+        if self.run_count and not self.has_outputs:
+            return f"the last run failed or was cancelled: output {index} has no value until one succeeds"
+        return f"no run has succeeded since output {index} was published: run the pipeline first"
+
     @property
     def holder(self) -> object:
         """The claim that holds the pipeline; None when it is free."""

@@ -86,7 +86,15 @@ class Closeable(Generic[Core]):
     __slots__ = ("__weakref__", "_open")
 
     def __init__(self, core: Core) -> None:
+        if isinstance(core, (str, int, list)):
+            raise TypeError(
+                f"{type(self).__name__} objects come from a Runtime, as in Runtime().load_model(path), "
+                "not from calling their class"
+            )
         self._open: Core | None = core
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}{' (closed)' if self._open is None else ''}>"
 
     def __copy__(self) -> Self:
         """Another wrapper around the same object, to be closed on its own."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from .checks import INT32_MAX, flag_value, number_value, path_value
+from .checks import INT32_MAX, THREADS_MAX, flag_value, number_value, path_value
 from .errors import NOT_SUPPORTED, NotSupportedError
 from .handles import Closeable
 from .native.backend import LlamaOptions
@@ -22,21 +22,21 @@ class LlamaStageOptions(Closeable[StageCore]):
 
     @property
     def thread_count(self) -> int:
-        """Threads for single tokens; 0 (the default) is the number of CPUs this process may use."""
+        """Threads for single tokens, at most 512; 0 (the default) is the number of CPUs this process may use."""
         return self._options.thread_count
 
     @thread_count.setter
     def thread_count(self, count: int) -> None:
-        self._update("ThreadCount", thread_count=_count(count, "thread_count"))
+        self._update("ThreadCount", thread_count=number_value(count, "thread_count", THREADS_MAX))
 
     @property
     def batch_thread_count(self) -> int:
-        """Threads for prompts; 0 (the default) is `thread_count`."""
+        """Threads for prompts, at most 512; 0 (the default) is `thread_count`."""
         return self._options.batch_thread_count
 
     @batch_thread_count.setter
     def batch_thread_count(self, count: int) -> None:
-        self._update("BatchThreadCount", batch_thread_count=_count(count, "batch_thread_count"))
+        self._update("BatchThreadCount", batch_thread_count=number_value(count, "batch_thread_count", THREADS_MAX))
 
     @property
     def batch_size(self) -> int:

@@ -111,6 +111,11 @@ class SequenceSegmentLayout(Closeable[LayoutCore]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        if self._open is None:
+            return "<SequenceSegmentLayout (closed)>"
+        return f"<SequenceSegmentLayout of {self.embedding_row_count} rows, {self.position_count} positions>"
+
     @property
     def embedding_row_count(self) -> int:
         """Rows of the embedding tensor."""

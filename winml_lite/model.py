@@ -175,7 +175,7 @@ def unknown_port(ports: tuple[Port, ...], name: str) -> str:
 
 
 class Model(Closeable[ModelCore]):
-    """An immutable, loaded model file. It may be added to any number of builders."""
+    """An immutable model file, loaded by `Runtime.load_model`. It may be added to any number of builders."""
 
     __slots__ = ()
 

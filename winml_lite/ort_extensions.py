@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from .checks import index_value, text_value
+from .checks import THREADS_MAX, index_value, text_value
 from .errors import E_INVALIDARG, NOT_FOUND, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .files.artifact import OnnxArtifact, Port
 from .handles import Closeable
@@ -65,8 +65,8 @@ class OrtStageOptions(Closeable[StageCore]):
     __slots__ = ()
 
     def set_thread_count(self, count: int) -> None:
-        """Set the threads that work on one operator; 0 (the default) is the number of CPUs this process may use."""
-        self._update("SetThreadCount", thread_count=index_value(count, "count", 0x7FFFFFFF))
+        """Set the threads that work on one operator, at most 512; 0 (the default): the CPUs this process may use."""
+        self._update("SetThreadCount", thread_count=index_value(count, "count", THREADS_MAX))
 
     def set_provider_option(self, key: str, value: str) -> None:
         """Set an option of the pinned execution provider; `build` fails with 0x80070057 when none is pinned."""

@@ -19,6 +19,7 @@ from .model import file_error, probe_file
 from .native.segments import Segments
 from .pipeline import Pipeline, PipelineCore
 from .stage_core import StageCore
+from .storage import descriptor_text
 from .target import ExecutionTarget, TargetCore, target_core
 from .tensor import Tensor
 from .values import FREE_DIMENSION, SegmentedSequenceCapabilities, TensorDataType
@@ -229,7 +230,7 @@ def _from_pipeline(core: StageCore, segments: Segments, pipeline: PipelineCore, 
     is_wide_enough = is_matrix and shape[-1] in (segments.row_length, FREE_DIMENSION)
     if data_type is not TensorDataType.FLOAT32 or not is_wide_enough:
         text = (
-            f"output {output} of {stage.debug_name} is {data_type.name} of shape {shape}, "
+            f"output {output} of {stage.debug_name} is {descriptor_text((data_type, shape))}, "
             f"{core.debug_name} takes FLOAT32 rows of {segments.row_length}"
         )
         raise WinMLError(NOT_SUPPORTED, _FROM_PIPELINE, text)

@@ -23,7 +23,7 @@ from .values import Descriptor
 
 
 class Stage(SequenceMembers, SpeculationMembers, SegmentMembers):
-    """One model in a pipeline: its inputs, outputs and options, all by position.
+    """One model or processor in a pipeline: its inputs, outputs and options, all by position.
 
     Bindings hold the memory, not the Tensor object, and survive runs and resets. Changing one while the pipeline runs
     is 0x800700AA; an index out of range is 0x80070057 (at `build` where the number of ports is not known before).
@@ -50,35 +50,35 @@ class Stage(SequenceMembers, SpeculationMembers, SegmentMembers):
         """
         core = self._core
         if type(index) is not int:
-            index = index_value(index, "index")
+            index = _position(index)
         elif index < 0 or index > 0xFFFFFFFF:
-            index_value(index, "index")
+            _position(index)
         core.bind_input(index, bindable(tensor))
 
     def clear_input(self, index: int) -> None:
         """Unbind an input."""
         core = self._core
-        core.bind_input(index_value(index, "index"), None, "IWinMLStage.ClearInput")
+        core.bind_input(_position(index), None, "IWinMLStage.ClearInput")
 
     def bind_output(self, index: int, tensor: Tensor) -> None:
         """Publish an output into `tensor`, which each run then writes. A READ view is 0x80070057."""
         core = self._core
-        core.bind_output(index_value(index, "index"), bindable(tensor))
+        core.bind_output(_position(index), bindable(tensor))
 
     def request_output(self, index: int) -> None:
         """Publish an output into fresh memory of each run: earlier tensors keep earlier values."""
         core = self._core
-        core.request_output(index_value(index, "index"))
+        core.request_output(_position(index))
 
     def reset_output(self, index: int) -> None:
         """Withdraw the publication of an output; stages connected to it still get the value."""
         core = self._core
-        core.reset_output(index_value(index, "index"))
+        core.reset_output(_position(index))
 
     def output(self, index: int) -> Tensor:
         """Return a published output: 0x80070490 if it is not published, 0x8007139F if no run has produced it yet."""
         core = self._core
-        return Tensor(core.output(index_value(index, "index")), core.runtime)
+        return Tensor(core.output(_position(index)), core.runtime)
 
     def schema(self) -> StageSchema:
         """Return the inputs and outputs as the engine made them."""
@@ -123,6 +123,12 @@ class Stage(SequenceMembers, SpeculationMembers, SegmentMembers):
     def llama_options(self) -> LlamaStageOptions:
         """Return the options of a llama.cpp stage."""
         return LlamaStageOptions(self._core)
+
+
+def _position(index: Any) -> int:
+    if isinstance(index, str):
+        raise TypeError("index must be an integer, not str; model.ort_schema() finds the position of a name")
+    return index_value(index, "index")
 
 
 class StageSchema(ModelSchema):

@@ -250,7 +250,7 @@ class StageCore:
         gate = self.gate
         executor = self.executor
         if executor is None or not gate.has_outputs or gate.run_count <= publication.since:
-            raise WinMLError(E_NOT_VALID_STATE, context, f"no successful run has produced output {index} yet")
+            raise WinMLError(E_NOT_VALID_STATE, context, gate.missing_output(index))
         return gate.hold(context, executor.output, index)
 
     def _check_decoded(self, context: str) -> None:

@@ -253,8 +253,14 @@ def check_descriptor(storage: Storage, wanted: Descriptor, what: str) -> None:
         raise WinMLError(
             E_INVALIDARG,
             what,
-            f"expected {data_type.name}{shape_text(extents)}, got {storage.data_type.name}{shape_text(shape)}",
+            f"expected {descriptor_text(wanted)}, got {descriptor_text(storage.descriptor)}",
         )
+
+
+def descriptor_text(descriptor: Descriptor) -> str:
+    """Return element type and shape to be shown, as in `FLOAT32[?, 2]`."""
+    data_type, shape = descriptor
+    return data_type.name + shape_text(shape)
 
 
 def shape_text(shape: tuple[int, ...]) -> str:

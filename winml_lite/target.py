@@ -61,6 +61,12 @@ class ExecutionTarget(Closeable[TargetCore]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        core = self._open
+        if core is None:
+            return "<ExecutionTarget (closed)>"
+        return f"<ExecutionTarget {', '.join(filter(None, (core.kind.name, core.provider)))}>"
+
     @property
     def kind(self) -> ExecutionTargetKind:
         """Hardware class: CPU, GPU or NPU."""
@@ -72,7 +78,10 @@ def target_core(target: ExecutionTarget | None, name: str = "target") -> TargetC
     if target is None:
         return None
     if not isinstance(target, ExecutionTarget):
-        raise TypeError(f"{name} must be an ExecutionTarget or None, not {type(target).__name__}")
+        raise TypeError(
+            f"{name} must be an ExecutionTarget or None, not {type(target).__name__}; "
+            "make one with runtime.create_cpu_target or create_target"
+        )
     return target._core
 
 

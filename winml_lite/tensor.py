@@ -189,7 +189,7 @@ class Tensor(Closeable[Storage]):
 def bindable(tensor: Any) -> Storage:
     """Return the storage of a tensor to be bound; another class (None too) is TypeError, a closed one RuntimeError."""
     if not isinstance(tensor, Tensor):
-        is_array = isinstance(tensor, np.generic) or hasattr(tensor, "__dlpack__")
+        is_array = isinstance(tensor, (np.generic, list, tuple)) or hasattr(tensor, "__dlpack__")
         mend = "; make one with runtime.tensor_from_numpy, or tensor_from_dlpack without a copy" if is_array else ""
         raise TypeError(f"tensor must be a Tensor, not {type(tensor).__name__}{mend}")
     return tensor._core

@@ -149,6 +149,25 @@ def test_a_returned_view_of_an_input_is_copied(runtime: Runtime) -> None:
     assert listed(stage) == [3.0, 2.0, 1.0]
 
 
+def test_two_tensors_can_be_swapped_in_place(runtime: Runtime) -> None:
+    left, right = floats(runtime, 1, 2), floats(runtime, 3, 4)
+    stage, pipeline = staged(runtime, lambda a, b: (b, a), left, right, outputs=[(F32, (2,)), (F32, (2,))])
+    stage.bind_output(0, left)
+    stage.bind_output(1, right)
+    pipeline.run()
+    assert left.to_numpy().tolist() == [3.0, 4.0]
+    assert right.to_numpy().tolist() == [1.0, 2.0]
+
+
+def test_a_wrong_second_output_leaves_the_first_place_unwritten(runtime: Runtime) -> None:
+    given = floats(runtime, 1, 2)
+    stage, pipeline = staged(runtime, lambda a: (a * 2, "b"), given, outputs=[(F32, (2,)), (F32, (2,))])
+    stage.bind_output(0, given)
+    with failing(0x8000FFFF):
+        pipeline.run()
+    assert given.to_numpy().tolist() == [1.0, 2.0]
+
+
 def test_types_that_numpy_lacks_are_bytes(runtime: Runtime) -> None:
     source = runtime.create_tensor(BF16, (2,), b"\x80\x3f\x00\x40")
     nibbles = runtime.create_tensor(I4, (3,), b"\x21\x03")

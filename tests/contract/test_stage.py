@@ -638,6 +638,8 @@ def test_options_reach_the_engine(runtime: Runtime, files: ModelFiles, fake_ort:
 def test_t81_wrong_options(runtime: Runtime, files: ModelFiles) -> None:
     options = unbuilt(runtime, files.onnx("add")).ort_options()
     with pytest.raises(ValueError):
+        options.set_thread_count(513)
+    with pytest.raises(ValueError):
         options.set_session_config("", "1")
     with pytest.raises(ValueError):
         options.set_session_config("a", 1)  # type: ignore[arg-type]
@@ -878,6 +880,10 @@ def test_wrong_llama_options(runtime: Runtime, files: ModelFiles) -> None:
     options = unbuilt(runtime, files.gguf).llama_options()
     with pytest.raises(ValueError):
         options.thread_count = -1
+    with pytest.raises(ValueError):
+        options.thread_count = 513
+    with pytest.raises(ValueError):
+        options.batch_thread_count = 100_000
     with pytest.raises(ValueError):
         options.batch_size = True
     with pytest.raises(ValueError):

@@ -285,9 +285,14 @@ def composed(
     capacity: int = 64,
     chat_template: str | None = None,
     engine: EngineKey = "llama",
+    vocabulary: tuple[Path, int] | None = None,
 ) -> Iterator[Composed]:
-    """Build a pipeline whose stage, a fake of `engine`, follows `logits` and has room for `capacity` positions."""
-    backend = FakeBackend(Script(), logits=logits, vocabulary_size=VOCABULARY_SIZE, declared_capacity=capacity)
+    """Build a pipeline whose stage, a fake of `engine`, follows `logits` and has room for `capacity` positions.
+
+    `vocabulary` is a tokenizer and its size, instead of `Words`.
+    """
+    tokenizer_path, size = vocabulary or (write_tokenizer(folder, chat_template), VOCABULARY_SIZE)
+    backend = FakeBackend(Script(), logits=logits, vocabulary_size=size, declared_capacity=capacity)
     if engine == "llama":
         path = write_gguf(folder / "scripted-stage.gguf", {"general.architecture": "llama"})
     else:
@@ -295,7 +300,7 @@ def composed(
     with (
         replaced_backend(engine, backend),
         Runtime() as runtime,
-        Tokenizer.from_file(write_tokenizer(folder, chat_template)) as tokenizer,
+        Tokenizer.from_file(tokenizer_path) as tokenizer,
     ):
         builder = runtime.create_pipeline_builder()
         stage = builder.add_model_stage(runtime.load_model(path))

@@ -139,7 +139,7 @@ def use_while_the_interpreter_goes(path: str, engine: str) -> None:
 
 
 def work_in_an_exit_function(path: str, engine: str) -> None:
-    """An exit function that was registered after the package was imported may do everything."""
+    """An exit function that was registered after the first model was loaded may do everything."""
 
     def last() -> None:
         before = kept["output"].to_numpy()

@@ -398,6 +398,12 @@ def test_show_describes_a_graph_without_a_tokenizer(tmp_path: Path) -> None:
     assert "tokenizer" not in record and "tokenizer_problem" not in record
 
 
+def test_show_gives_a_graph_nothing_of_a_gguf_beside_it(tmp_path: Path) -> None:
+    scripted_gguf(tmp_path)
+    record = json.loads(run("show", save(add(), tmp_path / "add.onnx"), "--json").stdout)
+    assert record["chat_template"] is None
+
+
 def test_show_prints_the_template(folder: Path) -> None:
     assert b"message" in run("show", scripted_onnx(folder), "--template").stdout
 

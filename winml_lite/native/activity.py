@@ -27,6 +27,7 @@ from typing import Final, Generic, NoReturn, TypeVar
 
 Result = TypeVar("Result")
 
+SOME_THREAD: Final = -1
 _LONGEST_STOP_SECONDS = 10.0
 _STRIKE_AGAIN_SECONDS = 0.02
 _MEND = (
@@ -81,7 +82,8 @@ class Activity:
         self.engine = engine
         self.stop = stop
         self.running = 0
-        """Identifier of the thread that is in a call; 0 when none is."""
+        """Identifier of the thread that is in a call; 0 when none is. `SOME_THREAD`, which costs no call, is for those
+        who cannot be interrupted before they clear it again."""
         with _lock:
             self.barred = _exit.has_begun
             """No call may begin, and one that was stopped must not return: call `refuse`."""

@@ -48,6 +48,9 @@ RICH = (
     "{% if mood %}{{ mood }}{% endif %}{% endif %}"
 )
 
+# Refuses to end with an answer, so a continuation has to be written for it.
+NO_ANSWER_LAST = "{% if messages[-1].role == 'assistant' %}{{ raise_exception('no answer last') }}{% endif %}"
+
 
 @pytest.fixture
 def make(tmp_path: Path) -> Any:
@@ -89,6 +92,12 @@ def test_content_parts_are_a_list_for_the_template(make: Any) -> None:
 def test_tool_calls_show_their_arguments_as_an_object(make: Any) -> None:
     text = text_of(make(), HI, Message("assistant", tool_calls=(CALL,)))
     assert '{"id": "c1", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}' in text
+
+
+def test_arguments_are_json_where_a_template_puts_them_after_a_text(make: Any) -> None:
+    template = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls %}"
+    template += "{{ '\n```json\n' + c.function.arguments + '\n```' }}{% endfor %}{% endfor %}"
+    assert text_of(make(template), HI, Message("assistant", tool_calls=(CALL,))) == 'hi\n```json\n{"a": 1}\n```'
 
 
 def test_a_native_id_is_shown_instead_of_the_id(make: Any) -> None:
@@ -204,11 +213,7 @@ def test_malformed_messages_are_invalid(make: Any, message: Message) -> None:
     "fields",
     [
         {"formatter_mode": ChatCompletionFormatterMode.LEGACY_TEMPLATE_V1},
-        {"tools": (TOOL,)},
-        {"tools": (TOOL,), "tool_choice": ChatCompletionToolChoice.REQUIRED},
-        {"tools": (TOOL,), "tool_choice": ChatCompletionToolChoice.NAMED, "named_tool_choice": "add"},
-        {"response_format": ChatCompletionResponseFormat.JSON_OBJECT},
-        {"response_format": ChatCompletionResponseFormat.JSON_SCHEMA, "response_schema_json": "{}"},
+        {"tools": (TOOL,), "response_format": ChatCompletionResponseFormat.JSON_OBJECT},
         {"extensions_json": '{"a": 1}'},
     ],
 )
@@ -362,9 +367,22 @@ def test_a_continued_content_comes_after_its_reasoning(make: Any) -> None:
     assert text.endswith("assistant\n<think>\nEasy\n</think>\n\nParis")
 
 
+def test_a_continued_content_is_what_the_template_writes(make: Any) -> None:
+    fields = {"continuation": Continuation.CONTENT, "enable_thinking": ChatCompletionEnableThinking.ENABLED}
+    result = formatted(make(), HI, Message("assistant", "Paris"), **fields)
+    assert result.text.endswith("<|im_start|>assistant\nParis")
+    assert result.generation_prompt == "<|im_start|>assistant\nParis"
+
+
+def test_the_last_part_of_a_content_is_continued(make: Any) -> None:
+    parts = (ChatCompletionContentPart("text", "a"), ChatCompletionContentPart("text", "b"))
+    last = Message("assistant", content_parts=parts)
+    assert text_of(make(), HI, last, continuation=Continuation.CONTENT).endswith("assistant\n(a)(b")
+
+
 def test_a_continued_content_closes_an_open_reasoning(make: Any) -> None:
     fields = {"continuation": Continuation.CONTENT, "enable_thinking": ChatCompletionEnableThinking.ENABLED}
-    text = text_of(make(), HI, Message("assistant", "Paris"), **fields)
+    text = text_of(make(NO_ANSWER_LAST + RICH), HI, Message("assistant", "Paris"), **fields)
     assert text.endswith("assistant\n<think>\n\n</think>\n\nParis")
 
 
@@ -387,8 +405,8 @@ def test_reasoning_cannot_be_continued_without_reasoning_tags(make: Any) -> None
     assert refusal(make(CHATML), HI, last, continuation=Continuation.AUTO).hresult == 0x80070032
 
 
-def test_channels_cannot_be_continued(make: Any) -> None:
-    template = RICH + "{% if false %}<|channel|>{% endif %}"
+def test_channels_cannot_be_continued_where_the_template_shows_no_answer(make: Any) -> None:
+    template = NO_ANSWER_LAST + RICH + "{% if false %}<|channel|>{% endif %}"
     last = Message("assistant", "x")
     assert refusal(make(template), HI, last, continuation=Continuation.AUTO).hresult == 0x80070032
 

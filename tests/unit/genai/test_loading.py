@@ -289,6 +289,7 @@ def test_a_name_is_converted_once_for_onnx_runtime(
         ({"context_length": 0}, ValueError),
         ({"context_length": True}, TypeError),
         ({"threads": -1}, ValueError),
+        ({"threads": 513}, ValueError),
         ({"threads": 2.0}, TypeError),
         ({"target": 9}, ValueError),
     ],

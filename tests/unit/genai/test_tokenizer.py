@@ -196,3 +196,23 @@ def test_a_broken_template_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(WinMLError, match=r"tokenizer\.json") as caught:
         tokenizer.encode_conversation([("user", "hi")])
     assert caught.value.hresult == 0x8007000D
+
+
+def test_a_path_goes_to_from_file() -> None:
+    with pytest.raises(TypeError, match="from_file"):
+        Tokenizer("tokenizer.json")  # type: ignore[arg-type]
+
+
+def test_a_chat_tokenizer_shows_its_template(chat: Tokenizer) -> None:
+    assert repr(chat) == "<Tokenizer of 267 tokens, with chat template>"
+
+
+def test_a_base_tokenizer_shows_that_it_has_none(base: Tokenizer) -> None:
+    assert repr(base) == "<Tokenizer of 267 tokens, no chat template>"
+    base.close()
+    assert repr(base) == "<Tokenizer (closed)>"
+
+
+def test_rows_of_tokens_are_refused(base: Tokenizer) -> None:
+    with pytest.raises(ValueError, match="must be an integer, not ndarray"):
+        base.decode(np.array([[1, 2]]))

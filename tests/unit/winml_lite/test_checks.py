@@ -66,3 +66,10 @@ def test_flags_are_real_bools(value: object) -> None:
     assert flag_value(True, "flag") is True
     with pytest.raises(ValueError):
         flag_value(value, "flag")
+
+
+def test_an_array_of_numbers_is_no_integer() -> None:
+    with pytest.raises(TypeError, match="token must be an integer, not ndarray"):
+        index_value(np.array([1, 2]), "token")
+    with pytest.raises(ValueError, match="token must be an integer, not ndarray"):
+        number_value(np.array([1, 2]), "token")

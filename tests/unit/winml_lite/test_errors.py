@@ -92,3 +92,10 @@ def test_every_code_of_the_engines_has_a_description() -> None:
 )  # fmt: skip
 def test_codes_of_onnx_runtime(status: int, code: int) -> None:
     assert ORT_STATUS[status] == code
+
+
+def test_recast_says_the_name_of_a_call_once() -> None:
+    inside = WinMLError(0x80070057, "IWinMLStage.BindInput, input 0", "wrong type")
+    assert recast(inside, "IWinMLStage.BindInput").native_message == "input 0: wrong type"
+    outside = recast(WinMLError(0x80070032, "IWinMLPipelineBuilder.Build", "no GPU"), "IWinMLPipelineBuilder.Build, a")
+    assert recast(outside, "IWinMLPipelineBuilder.Build").native_message == "a: no GPU"

@@ -74,3 +74,12 @@ def test_an_interrupt_while_giving_back_is_not_lost(monkeypatch: pytest.MonkeyPa
     with pytest.raises(KeyboardInterrupt):
         gate.hold("Call", int)
     assert gate.holder is None
+
+
+def test_it_tells_why_an_output_has_no_value() -> None:
+    gate = Gate()
+    assert "no run has succeeded since output 2 was published" in gate.missing_output(2)
+    gate.run_count = 3
+    assert "the last run failed or was cancelled" in gate.missing_output(2)
+    gate.enter(object(), "IWinMLPipelineExecution.Submit")
+    assert "when the run in progress has ended" in gate.missing_output(2)

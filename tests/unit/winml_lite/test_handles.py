@@ -104,3 +104,10 @@ def test_a_forked_child_frees_nothing_of_its_parent(monkeypatch: pytest.MonkeyPa
     own.close()
     del owner
     assert freed == [9]
+
+
+def test_a_wrapper_says_whether_it_is_closed() -> None:
+    wrapper = Closeable(object())
+    assert repr(wrapper) == "<Closeable>"
+    wrapper.close()
+    assert repr(wrapper) == "<Closeable (closed)>"

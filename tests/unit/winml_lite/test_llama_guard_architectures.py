@@ -43,6 +43,7 @@ def test_ordinary_values_pass(tmp_path: Path, architecture: str) -> None:
         ("qwen3", {"attention__key_length_swa": 8}, "key_length_swa is 8, value_length_swa 16"),
         ("qwen2", {"rope__dimension_count": 8}, "rope.dimension_count is 8, not the size of a head, 16"),
         ("minicpm", {"rope__dimension_count": 8}, "rope.dimension_count is 8"),
+        ("gemma3", {"rope__dimension_count": 0}, "rope.dimension_count is 0"),
         ("gemma2", {"attention__sliding_window_pattern": 1}, "gives no layer a window"),
         ("gemma4", {"attention__sliding_window_pattern": np.array([False, False])}, "gives no layer a window"),
         ("cohere2moe", {"block_count": 1}, "gives no layer a window"),

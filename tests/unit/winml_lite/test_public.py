@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,3 +58,27 @@ def test_no_submodule_has_the_name_of_what_the_package_offers() -> None:
 def test_a_name_costs_only_its_module() -> None:
     code = "import sys; from winml_lite import WinMLError, TensorDataType; assert 'numpy' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("kind", [winml_lite.Model, winml_lite.Pipeline, winml_lite.ExecutionTarget])
+@pytest.mark.parametrize("argument", ["model.onnx", [1], winml_lite.ExecutionTargetKind.CPU])
+def test_classes_are_not_called_by_the_user(kind: Any, argument: object) -> None:
+    with pytest.raises(TypeError, match="objects come from a Runtime"):
+        kind(argument)
+
+
+def test_mistakes_are_answered_with_the_way_to_do_it(tmp_path: Path, fake_ort: FakeBackend) -> None:
+    runtime: Any = winml_lite.Runtime()
+    builder = runtime.create_pipeline_builder()
+    with pytest.raises(TypeError, match=r"runtime\.load_model"):
+        builder.add_model_stage("model.onnx")
+    with pytest.raises(TypeError, match=r"runtime\.create_processor"):
+        builder.add_processor_stage(abs)
+    stage = builder.add_model_stage(runtime.load_model(save(add(), tmp_path / "add.onnx")))
+    assert repr(builder) == "<PipelineBuilder of 1 stages, not built>"
+    with pytest.raises(TypeError, match="create_cpu_target"):
+        builder.add_model_stage(runtime.load_model(tmp_path / "add.onnx"), "cpu")
+    with pytest.raises(TypeError, match="finds the position of a name"):
+        stage.bind_input("x", runtime.tensor_from_numpy([1.0]))
+    with pytest.raises(TypeError, match=r"runtime\.tensor_from_numpy"):
+        stage.bind_input(0, [1.0])

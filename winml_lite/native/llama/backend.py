@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from threading import Event
 
+from ...checks import THREADS_MAX
 from ...errors import E_INVALIDARG, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
 from ...files.artifact import Artifact, GgufArtifact
 from ...values import EngineInfo, ExecutionTargetKind
@@ -144,7 +145,7 @@ def _make(model: LlamaModel, resolved: Resolved, options: StageOptions, settings
     api = model.library.api
     if api.llama_model_has_encoder(model.pointer) or not api.llama_model_has_decoder(model.pointer):
         raise WinMLError(NOT_SUPPORTED, _BUILD, f"{model.path} is an encoder model; stages run decoders only")
-    threads = settings.thread_count or usable_cpu_count()
+    threads = settings.thread_count or min(usable_cpu_count(), THREADS_MAX)
     key_bits, value_bits = _CACHE_BITS[settings.key_type], _CACHE_BITS[settings.value_type]
     context = ContextSettings(
         batch_size=settings.batch_size or _DEFAULT_BATCH,

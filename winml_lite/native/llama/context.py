@@ -6,7 +6,6 @@ import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from ...errors import E_FAIL, E_UNEXPECTED, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
 from ...handles import Resource
 from ...storage import Bytes
-from ..activity import Activity, free_last
+from ..activity import SOME_THREAD, Activity, free_last
 from ..ffi import view_memory
 from .api import LlamaApi, retyped
 from .library import ENGINE, c_library, log
@@ -160,7 +159,8 @@ class Context:
         scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
         function = self._model.library.api.llama_set_adapters_lora
         types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-        status = retyped(function, ctypes.c_int32, *types)(self._pointer, pointers, count, scales)
+        with self._activity:
+            status = retyped(function, ctypes.c_int32, *types)(self._pointer, pointers, count, scales)
         if status:
             raise WinMLError(E_FAIL, _BUILD, f"{self._model.path}: the adapters were refused (status {status})")
 
@@ -168,7 +168,7 @@ class Context:
         """Run `llama_decode` on a `llama_batch` and return its status."""
         activity = self._activity
         try:
-            activity.running = get_ident()
+            activity.running = SOME_THREAD
             if activity.barred:
                 activity.refuse()
             if self.snapshots:
@@ -191,7 +191,7 @@ class Context:
         """Address of the last token's logits, float32 (vocabulary size,); valid until the next `decode`."""
         activity = self._activity
         try:  # not `with`, which costs more than the call
-            activity.running = get_ident()
+            activity.running = SOME_THREAD
             if activity.barred:
                 activity.refuse()
             address: int | None = self._row_at(self._pointer, -1)

@@ -10,7 +10,7 @@ from typing import ClassVar, NoReturn, cast
 from ... import errors
 from ...errors import WinMLError
 from ...handles import free_in_child
-from ...storage import Bytes, Storage, check_descriptor
+from ...storage import Bytes, Storage, check_descriptor, descriptor_text
 from ...values import FREE_DIMENSION, Descriptor, ExecutionTargetKind, TensorDataType
 from ..activity import at_exit
 from ..backend import Sequence, Speculation
@@ -60,7 +60,6 @@ class LlamaExecutor:
             return
         shape = storage.shape
         if storage.data_type not in _ID_TYPES or len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != 1):
-            check_descriptor(storage, self.inputs[0], "IWinMLStage.BindInput")
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.BindInput", _ids_text(storage))
         if shape[-1] == 0:
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.BindInput", _ids_text(storage))
@@ -208,7 +207,8 @@ def _no_port(what: str, index: int) -> NoReturn:
 
 
 def _ids_text(storage: Storage) -> str:
-    return (
-        "token ids are INT32 or INT64 of shape (n,) or (1, n) with n >= 1, "
-        f"not {storage.data_type.name} of shape {storage.shape}"
-    )
+    given = descriptor_text(storage.descriptor)
+    text = f"token ids are INT32 or INT64 of shape (n,) or (1, n) with n >= 1, not {given}"
+    if storage.data_type is TensorDataType.FLOAT32 and len(storage.shape) > 1:
+        text += "; embedding rows are selected with bind_embedding_segment"
+    return text

@@ -40,6 +40,12 @@ _WHOLE_HEAD_ROTATES = frozenset(
 )
 """Rotary positions turn every number of a head."""
 
+_MAY_NOT_ROTATE = frozenset(
+    """arwkv7 bloom clip glm5-next gpt2 gptj granitehybrid jais jamba jina-bert-v2 kimi-k3 kimi-linear mamba mamba2 mpt
+    nemotron_h nemotron_h_moe refact rwkv6 rwkv6qwen2 rwkv7 t5 t5encoder wavtokenizer-dec""".split()
+)
+"""No rotary positions in some or all files; elsewhere turning no number of a head never ends."""
+
 _EXPERTS_ONLY = frozenset(("bailingmoe2", "grovemoe", "lfm2moe", "llada-moe", "smallthinker"))
 
 _ROPE_SECTIONS = frozenset(
@@ -101,6 +107,8 @@ def _check_head_sizes(header: Header, architecture: str) -> None:
         if architecture in _ONE_HEAD_SIZE and own_key != own_value:
             header.refuse(f"attention.key_length{suffix} is {own_key}, value_length{suffix} {own_value}, not the same")
         rotated = header.counts(f"rope.dimension_count{suffix}", 0, 1 << 16)
+        if architecture not in _MAY_NOT_ROTATE and 0 in rotated:
+            header.refuse(f"rope.dimension_count{suffix} is 0, not an even number from 2 up")
         if architecture in _WHOLE_HEAD_ROTATES and any(count != own_value for count in rotated):
             header.refuse(f"rope.dimension_count{suffix} is {rotated[0]}, not the size of a head, {own_value}")
 

@@ -7,7 +7,6 @@ own logger from then on.
 
 from __future__ import annotations
 
-import atexit
 import ctypes
 import logging
 import os
@@ -16,10 +15,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ...handles import free_in_child
-from ..activity import Activity, Engine, strike_again
+from ..activity import Activity, Engine, at_exit, strike_again
 from ..hardware import Device
 from .api import LlamaApi, MediaApi, import_api, import_media_api, installed_version
 from .devices import ggml_devices, load_ggml
@@ -164,7 +164,7 @@ def _route_log(api: LlamaApi, set_log: Callable[[Any, None], None]) -> None:
     callback = api.llama_log_callback(log.receive)
     _alive.append(callback)
     set_log(callback, None)
-    atexit.register(_silence, api, set_log)
+    at_exit(partial(_silence, api, set_log))
 
 
 def _silence(api: LlamaApi, set_log: Callable[[Any, None], None]) -> None:

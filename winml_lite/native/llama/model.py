@@ -17,7 +17,7 @@ from ...files.artifact import GgufArtifact
 from ...files.gguf import GgufFile, read_gguf
 from ...files.mapped import Identity, check_unchanged, identify
 from ...handles import Resource, free_in_child
-from ..activity import Activity, apart, free_last
+from ..activity import SOME_THREAD, Activity, apart, free_last
 from . import guard
 from .api import retyped
 from .library import ENGINE, Library, library, log
@@ -92,9 +92,17 @@ class LlamaModel:
 
     def call(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Call a short native function on the model or its vocabulary; calls take turns."""
-        self.check()  # before the gate, which a thread that does not exist in a forked child may hold
-        with self.gate, self.activity:
-            return function(*arguments)
+        activity = self.activity
+        if activity.barred:  # before the gate, which a thread that does not exist in a forked child may hold
+            activity.refuse()
+        with self.gate:
+            try:
+                activity.running = SOME_THREAD
+                if activity.barred:
+                    activity.refuse()
+                return function(*arguments)
+            finally:
+                activity.running = 0
 
 
 _models: WeakValueDictionary[Key, LlamaModel] = WeakValueDictionary()

@@ -37,7 +37,7 @@ def native_path(text: str) -> Path:
 def raise_status(status: int, context: str = "") -> NoReturn:
     """Raise the failure that a status describes, and release the status."""
     code = GetErrorCode(status)
-    text = GetErrorMessage(status).decode("utf-8", "replace")
+    text = GetErrorMessage(status).decode("utf-8", "replace").rstrip()
     ReleaseStatus(status)
     hresult = ORT_STATUS.get(code, E_FAIL)
     if hresult == E_FAIL and ("bad_alloc" in text or "Failed to allocate memory" in text):

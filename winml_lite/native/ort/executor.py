@@ -8,12 +8,12 @@ by `RunWithBinding` when every output has its memory already, else by `Run`, whi
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import get_ident
 
 from ...errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, WinMLError
 from ...files.artifact import OnnxArtifact
 from ...storage import Storage
 from ...values import ExecutionTargetKind, TensorDataType
+from ..activity import SOME_THREAD
 from ..backend import Sequence, Speculation, StageOptions
 from ..segments import Segments
 from . import api
@@ -131,7 +131,7 @@ class OrtExecutor:
             self._taken.clear()
         activity = self._activity
         try:
-            activity.running = get_ident()
+            activity.running = SOME_THREAD
             if activity.barred:
                 activity.refuse()
             status = self._invoke()

@@ -1,14 +1,14 @@
-"""How model families write tool calls: each syntax can read a call and say as a grammar what a call looks like.
+"""Readers of tool calls, one for each way in which model families write them (genai §3.8).
 
-Which family uses which syntax with which marks is the table in `tool_dialects.py`. A reader raises ValueError for text
-that is no call, and TextEndError for one that is cut off. Grammars are in the Lark form of llguidance (genai §3.6, 3.8).
+Which family writes how, and with which marks, is the table in `tool_dialects.py`. A reader starts after the mark that
+opens a call. It raises ValueError for text that is no call, and TextEndError for a call that is cut off.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -16,8 +16,8 @@ from .text_source import MarkSearch, Reading, TextEndError, TextSource
 
 Schemas: TypeAlias = Mapping[str, Any]
 """Tool names to the JSON schemas of their parameters."""
-Literal: TypeAlias = Callable[[str], str]
-"""Writes a text as an expression of a grammar."""
+
+_HEADER_LIMIT = 512  # characters before the arguments; names of tools are shorter
 
 
 class CallSink(Protocol):
@@ -33,14 +33,11 @@ class CallSink(Protocol):
         """The call is complete."""
 
 
-class CallSyntax(Protocol):
-    """One way to write a call, after the mark that opens it."""
+class CallReader(Protocol):
+    """One way to write a call."""
 
     def read(self, source: TextSource, sink: CallSink, schemas: Schemas) -> Reading[None]:
-        """Read a call, or several where the syntax has a list."""
-
-    def grammar(self, name: str, schema: Any, literal: Literal) -> str:
-        """The expression for a call of one tool."""
+        """Read a call, or several where there is a list of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +47,9 @@ class JsonCalls:
     names: tuple[str, ...] = ("name",)
     arguments: tuple[str, ...] = ("arguments", "parameters")
     ids: tuple[str, ...] = ()
-    is_list: bool = False
-    """The family always writes a list."""
 
     def read(self, source: TextSource, sink: CallSink, schemas: Schemas) -> Reading[None]:
+        """Read a call, or a list of them."""
         if (yield from source.skip_blanks()) != "[":
             yield from self._read_call(source, sink)
             return
@@ -63,18 +59,11 @@ class JsonCalls:
             if (yield from _one_of(source, ",]")) == "]":
                 return
 
-    def grammar(self, name: str, schema: Any, literal: Literal) -> str:
-        members = {self.names[0]: {"const": name}, self.arguments[0]: schema}
-        call = {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
-        value = {"type": "array", "items": call, "minItems": 1, "maxItems": 1} if self.is_list else call
-        return json_grammar(value)
-
     def _read_call(self, source: TextSource, sink: CallSink) -> Reading[None]:
         yield from _one_of(source, "{")
         call = _JsonCall(sink, waits_for_id=bool(self.ids))
         while True:
-            if (yield from source.skip_blanks()) != '"':
-                yield from _one_of(source, '"')
+            yield from _next_of(source, '"')
             key = json.loads((yield from source.json_text()))
             yield from _one_of(source, ":")
             first = yield from source.skip_blanks()
@@ -149,23 +138,24 @@ class NamedCalls:
     """A name, a mark, and the JSON object of the arguments; `header` finds `name` and perhaps `id` before the mark."""
 
     mark: str
-    header: str = r"\s*(?P<name>.*?)\s*"
-    begin: str = ""
-    """What a call of the family has between the opening mark and the name."""
+    header: str = "(?P<name>.+)"
+    end: str = ""
+    """What may follow the object, as part of the call."""
 
     def read(self, source: TextSource, sink: CallSink, schemas: Schemas) -> Reading[None]:
+        """Read a call after the mark that opens it."""
         header, _ = yield from source.text_until(MarkSearch((self.mark,)))
-        match = re.fullmatch(self.header, header, re.DOTALL)
-        if match is None or not match["name"]:
+        header = header.strip()
+        match = re.fullmatch(self.header, header, re.DOTALL) if len(header) <= _HEADER_LIMIT else None
+        if match is None:
             raise ValueError(f"{header[:80]!r} does not name a tool")
-        if (yield from source.skip_blanks()) != "{":
-            yield from _one_of(source, "{")
+        yield from _next_of(source, "{")
         sink.start(match["name"], match.groupdict().get("id"))
         yield from source.json_value(sink.arguments)
         sink.end()
-
-    def grammar(self, name: str, schema: Any, literal: Literal) -> str:
-        return f"{literal(self.begin + name + self.mark)} {json_grammar(schema)}"
+        for character in self.end:
+            if (yield from source.skip_blanks()) == character:
+                source.skip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +168,9 @@ class ParameterCalls:
     value_begin: str
     value_end: str
     end: str
-    gap: str = "\n"
-    """What the family writes between the marks and around a value."""
 
     def read(self, source: TextSource, sink: CallSink, schemas: Schemas) -> Reading[None]:
+        """Read a call after the mark that opens it."""
         following = MarkSearch((self.key_begin, self.end))
         name, mark = yield from source.text_until(MarkSearch({self.name_end, self.key_begin, self.end} - {""}))
         name = name.strip()
@@ -204,34 +193,6 @@ class ParameterCalls:
         sink.arguments("{}" if separator == "{" else "}")
         sink.end()
 
-    def grammar(self, name: str, schema: Any, literal: Literal) -> str:
-        properties = schema.get("properties", {}) if isinstance(schema, dict) else {}
-        required = schema.get("required", ()) if isinstance(schema, dict) else ()
-        parts = [literal(name + self.name_end + (self.gap if self.name_end else ""))]
-        for key, value in properties.items():
-            begin = self.key_begin + key + self.key_end + (self.gap if not self.value_begin else "\n" + self.value_begin)
-            part = f"{literal(begin)} {_value_grammar(value, schema)} {literal(self._after_value)}"
-            parts.append(part if key in required else f"({part})?")
-        return " ".join([*parts, literal(self.end)])
-
-    @property
-    def _after_value(self) -> str:
-        return (self.gap if not self.value_begin else "") + self.value_end + "\n"
-
-
-def json_grammar(schema: Any) -> str:
-    """A JSON value of a schema."""
-    return "%json " + json.dumps(schema, ensure_ascii=False)
-
-
-def _value_grammar(schema: Any, root: Any) -> str:
-    if isinstance(schema, dict) and schema.get("type") == "string":
-        if "enum" in schema and all(isinstance(text, str) and text for text in schema["enum"]):
-            return "(" + " | ".join(json.dumps(text, ensure_ascii=False) for text in schema["enum"]) + ")"
-        return r"/[^<]*/"
-    definitions = {name: root[name] for name in ("$defs", "definitions") if name in root}
-    return json_grammar({**schema, **definitions} if isinstance(schema, dict) else schema)
-
 
 def _parameter(schema: Any, key: str, text: str) -> str:
     """The value of a parameter as JSON: a text where the schema wants one, else as it stands if it is JSON."""
@@ -241,7 +202,7 @@ def _parameter(schema: Any, key: str, text: str) -> str:
     if isinstance(wanted, dict) and wanted.get("type") == "string":
         return _quoted(text)
     try:
-        json.loads(text, parse_constant=_refuse_constant)
+        json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return _quoted(text)
     return text.strip()
@@ -251,7 +212,8 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _refuse_constant(name: str) -> None:
+def refuse_constant(name: str) -> None:
+    """Python reads NaN and Infinity as JSON; they are none."""
     raise ValueError(f"{name} is not a JSON number")
 
 
@@ -260,13 +222,19 @@ def _require(holds: bool, problem: str) -> None:
         raise ValueError(problem)
 
 
-def _one_of(source: TextSource, characters: str) -> Reading[str]:
-    """Read the next character, which must be one of `characters`."""
+def _next_of(source: TextSource, characters: str) -> Reading[str]:
+    """Return the next character, which must be one of `characters`, without reading it."""
     character = yield from source.skip_blanks()
     if not character:
         raise TextEndError
     if character not in characters:
         raise ValueError(f"{character!r} stands where one of {characters!r} belongs")
+    return character
+
+
+def _one_of(source: TextSource, characters: str) -> Reading[str]:
+    """Read the next character, which must be one of `characters`."""
+    character = yield from _next_of(source, characters)
     source.skip()
     return character
 
@@ -281,6 +249,6 @@ def _text(written: str, key: str) -> str:
 def _quoted_object(written: str) -> str:
     """Arguments that are a JSON text inside of a string."""
     text = json.loads(written)
-    if not isinstance(text, str) or not isinstance(json.loads(text, parse_constant=_refuse_constant), dict):
+    if not isinstance(text, str) or not isinstance(json.loads(text, parse_constant=refuse_constant), dict):
         raise ValueError("the arguments of the call are no object")
     return text.strip()

@@ -1,0 +1,111 @@
+"""From the text a model writes to events: content, reasoning, tool calls (genai §3.8).
+
+The parser queues events and numbers calls; what the text says is read by `output_reader.py`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from winml_lite import WinMLError
+
+from .codes import E_NOT_VALID_STATE, INVALID_DATA
+from .messages import ChatCompletionEventType
+from .output_channels import read_channels
+from .output_event import ConversationOutputEvent
+from .output_reader import OutputReader
+from .output_syntax import OutputSyntax
+from .stopping import StopText
+from .text_source import Reading, TextSource
+
+_Type = ChatCompletionEventType
+
+
+class ConversationOutputParser:
+    """Turns one output of the model into events. Made by `ConversationFormatResult.create_output_parser`.
+
+    What may still become a mark (a reasoning tag, the opener of a tool call, a stop text) is held back; how the text is
+    split into pieces makes no difference to content, reasoning and calls. For one thread at a time.
+    """
+
+    def __init__(self, syntax: OutputSyntax) -> None:
+        self._syntax = syntax
+        self.reset()
+
+    def append(self, text: str) -> None:
+        """Take the next piece of the output; 0x8007139F after `flush`."""
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, not {type(text).__name__}")
+        if self._source.is_ended:
+            raise WinMLError(E_NOT_VALID_STATE, "append", "the output was flushed: reset the parser first")
+        self._advance(self._stops.push(text))
+
+    def flush(self) -> None:
+        """End the output: what was held back is content after all, and COMPLETED follows. Again does nothing."""
+        if self._source.is_ended:
+            return
+        rest = self._stops.flush()
+        self._source.is_ended = True
+        self._advance(rest)
+        self._add(ConversationOutputEvent(_Type.COMPLETED))
+
+    def read_event(self) -> ConversationOutputEvent | None:
+        """Return the next event; None when there is none yet, or no more after COMPLETED."""
+        return self._events.popleft() if self._events else None
+
+    def reset(self) -> None:
+        """Forget the output and its events; the parser is as new."""
+        self._events: deque[ConversationOutputEvent] = deque()
+        self._source = TextSource()
+        self._stops = StopText(self._syntax.stops)
+        self._sink = _EventSink(self._events)
+        self._reader = self._read()
+
+    def _read(self) -> Reading[None]:
+        syntax = self._syntax
+        if not syntax.has_channels:
+            return OutputReader(syntax, self._source, self._sink).read()
+        body = None
+        if syntax.is_continuation:
+            body = self._sink.reasoning if syntax.starts_in_reasoning else self._sink.content
+        return read_channels(self._source, self._sink, syntax.dialect is not None, body)
+
+    def _advance(self, text: str) -> None:
+        self._source.append(text)
+        next(self._reader, None)
+
+    def _add(self, event: ConversationOutputEvent) -> None:
+        self._events.append(event)
+
+
+class _EventSink:
+    """Makes events of what the reader finds."""
+
+    def __init__(self, events: deque[ConversationOutputEvent]) -> None:
+        self._events = events
+        self._index = -1
+        self._call_id = ""
+        self._name = ""
+
+    def content(self, text: str) -> None:
+        self._events.append(ConversationOutputEvent(_Type.CONTENT_DELTA, text))
+
+    def reasoning(self, text: str) -> None:
+        self._events.append(ConversationOutputEvent(_Type.REASONING_DELTA, text))
+
+    def start(self, name: str, call_id: str | None) -> None:
+        self._index += 1
+        self._name, self._call_id = name, call_id or f"call_{self._index}"
+        self._add_call(_Type.TOOL_CALL_START)
+
+    def arguments(self, text: str) -> None:
+        self._add_call(_Type.TOOL_ARGUMENTS_DELTA, text)
+
+    def end(self) -> None:
+        self._add_call(_Type.TOOL_CALL_END)
+
+    def error(self, message: str) -> None:
+        self._events.append(ConversationOutputEvent(_Type.ERROR, error_code=INVALID_DATA, error_message=message))
+
+    def _add_call(self, kind: ChatCompletionEventType, text: str | None = None) -> None:
+        self._events.append(ConversationOutputEvent(kind, text, self._index, self._call_id, self._name))

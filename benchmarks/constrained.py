@@ -9,14 +9,14 @@ from typing import Any
 import genai
 
 from . import subjects
-from .bounded_schemas import SCHEMAS
+from .bounded_schemas import SCHEMAS, record, several, text, whole
 from .measure import Plan, Row, Step, alternate, endless, faster, main
 
 RUNS_PER_SCHEMA = 10
 LONGEST = 256
 SAMPLING: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 1}
-ENDLESS = {"type": "array", "items": {"type": "object", "additionalProperties": {"type": "string", "maxLength": 40}}}
-"""A schema whose answers go on for as long as the model likes: objects, keys, bounded and unbounded strings."""
+ENDLESS = several(record(name=text(20), age=whole(0, 120), story={"type": "string"}), 1000, 2000)
+"""A schema whose answers never end: objects with bounded and unbounded strings and numbers."""
 
 
 def our_step(model: genai.LanguageModel, plan: Plan, **fields: Any) -> Step:

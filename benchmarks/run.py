@@ -15,7 +15,18 @@ from pathlib import Path
 
 from .measure import QUICK_NOTE, Row, parser, table
 
-BENCHMARKS = ("run_overhead", "sampler", "growth", "startup", "decode", "native_loop", "prompt", "chat_turn", "memory")
+BENCHMARKS = (
+    "run_overhead",
+    "sampler",
+    "growth",
+    "startup",
+    "decode",
+    "native_loop",
+    "prompt",
+    "chat_turn",
+    "constrained",
+    "memory",
+)
 PEERS = ("llama-cpp-python", "onnxruntime", "onnxruntime-genai", "numpy")
 
 

@@ -23,8 +23,7 @@ from .options import ModelChoice, form_options, generation_options, json_option,
 def command(
     text: str,
     choice: ModelChoice,
-    options: genai.TextGenerationOptions,
-    form: dict[str, Any],
+    fields: dict[str, Any],
     system: str | None,
     raw: bool,
     as_json: bool,
@@ -46,11 +45,11 @@ def command(
         raise click.UsageError("--system needs the chat template that --raw leaves out")
     with choice.load() as model:
         if model.can_chat and not raw:
-            stream = model.chat(system).stream(text, options=options, **form)
+            stream = model.chat(system).stream(text, **fields)
         elif system is not None:
             raise click.UsageError(f"{model.name} has no chat template, so it takes no --system")
         else:
-            stream = model.stream(text, options=options, **form)
+            stream = model.stream(text, **fields)
         if as_json:
             return terminal.answer_json(as_record(model, stream.read()))
         with stream:

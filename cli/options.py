@@ -147,8 +147,11 @@ def generation_options(**defaults: Any) -> Decorator:
 
 
 def form_options(command: Command) -> Command:
-    """Add what an answer must look like; the command gets `form`, keyword arguments for the model."""
-    command = _gather(("json_schema", "regex", "choices", "grammar"), _form, "form")(command)
+    """Add what an answer must look like; the command gets `fields`, keyword arguments for the model.
+
+    Goes below `generation_options`, whose `options` become one of the fields.
+    """
+    command = _gather(("options", "json_schema", "regex", "choices", "grammar"), _fields, "fields")(command)
     for option in (
         click.option("--grammar", type=_TEXT_FILE, help="The answer follows the grammar in this file (Lark or GBNF)."),
         click.option("--choice", "choices", multiple=True, help="The answer is one of these texts; give several."),
@@ -159,11 +162,13 @@ def form_options(command: Command) -> Command:
     return command
 
 
-def _form(values: dict[str, Any]) -> dict[str, Any]:
+def _fields(values: dict[str, Any]) -> dict[str, Any]:
+    options = values.pop("options")
     given = {name: value for name, value in values.items() if value not in (None, ())}
     if len(given) > 1:
         raise click.UsageError("give one of --json-schema, --regex, --choice and --grammar")
-    return {name: _file_text(value) if isinstance(value, Path) else value for name, value in given.items()}
+    form = {name: _file_text(value) if isinstance(value, Path) else value for name, value in given.items()}
+    return {"options": options, **form}
 
 
 def _file_text(path: Path) -> str:

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from .call_readers import CallSink, Schemas, refuse_constant
-from .text_source import MarkSearch, Reading, TextEndError, TextSource
+from .text_source import MarkSearch, Reading, TextSource
 
 _DEPTH_LIMIT = 64
 _SCALAR_END = MarkSearch(",}]")
@@ -31,21 +31,19 @@ class BraceCalls:
         """Read the members of an object, or the items of a list, after its bracket; return it as JSON."""
         if depth == 0:
             raise ValueError(f"the arguments are nested deeper than {_DEPTH_LIMIT} levels")
+        begin = "{" if end == "}" else "["
+        if (yield from source.skip_blanks()) == end:
+            source.skip()
+            return begin + end
         shown: list[str] = []
-        while (character := (yield from source.skip_blanks())) != end or shown:
+        while True:
             key = ""
             if end == "}":
                 written, _ = yield from source.text_until(MarkSearch(":"))
                 key = json.dumps(written.strip().replace(self.quote, ""), ensure_ascii=False) + ": "
             shown.append(key + (yield from self._value(source, depth)))
-            character = yield from source.skip_blanks()
-            if character == end:
-                break
-            if character != ",":
-                raise (ValueError(f"{character!r} stands where ',' belongs") if character else TextEndError)
-            source.skip()
-        source.skip()
-        return ("{" if end == "}" else "[") + ", ".join(shown) + end
+            if (yield from source.one_of("," + end)) == end:
+                return begin + ", ".join(shown) + end
 
     def _value(self, source: TextSource, depth: int) -> Reading[str]:
         character = yield from source.skip_blanks()

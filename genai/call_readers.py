@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from .text_source import MarkSearch, Reading, TextEndError, TextSource
+from .text_source import MarkSearch, Reading, TextSource
 
 Schemas: TypeAlias = Mapping[str, Any]
 """Tool names to the JSON schemas of their parameters."""
@@ -54,18 +54,22 @@ class JsonCalls:
             yield from self._read_call(source, sink)
             return
         source.skip()
+        yield from self.read_list(source, sink)
+
+    def read_list(self, source: TextSource, sink: CallSink) -> Reading[None]:
+        """Read the calls of a list after its bracket."""
         while True:
             yield from self._read_call(source, sink)
-            if (yield from _one_of(source, ",]")) == "]":
+            if (yield from source.one_of(",]")) == "]":
                 return
 
     def _read_call(self, source: TextSource, sink: CallSink) -> Reading[None]:
-        yield from _one_of(source, "{")
+        yield from source.one_of("{")
         call = _JsonCall(sink, waits_for_id=bool(self.ids))
         while True:
-            yield from _next_of(source, '"')
+            yield from source.next_of('"')
             key = json.loads((yield from source.json_text()))
-            yield from _one_of(source, ":")
+            yield from source.one_of(":")
             first = yield from source.skip_blanks()
             if key in self.arguments:
                 call.begin_arguments()
@@ -79,7 +83,7 @@ class JsonCalls:
                     call.set_name(_text(value, key))
                 elif key in self.ids:
                     call.set_id(_text(value, key))
-            if (yield from _one_of(source, ",}")) == "}":
+            if (yield from source.one_of(",}")) == "}":
                 call.end()
                 return
 
@@ -149,7 +153,7 @@ class NamedCalls:
         match = re.fullmatch(self.header, header, re.DOTALL) if len(header) <= _HEADER_LIMIT else None
         if match is None:
             raise ValueError(f"{header[:80]!r} does not name a tool")
-        yield from _next_of(source, "{")
+        yield from source.next_of("{")
         sink.start(match["name"], match.groupdict().get("id"))
         yield from source.json_value(sink.arguments)
         sink.end()
@@ -220,23 +224,6 @@ def refuse_constant(name: str) -> None:
 def _require(holds: bool, problem: str) -> None:
     if not holds:
         raise ValueError(problem)
-
-
-def _next_of(source: TextSource, characters: str) -> Reading[str]:
-    """Return the next character, which must be one of `characters`, without reading it."""
-    character = yield from source.skip_blanks()
-    if not character:
-        raise TextEndError
-    if character not in characters:
-        raise ValueError(f"{character!r} stands where one of {characters!r} belongs")
-    return character
-
-
-def _one_of(source: TextSource, characters: str) -> Reading[str]:
-    """Read the next character, which must be one of `characters`."""
-    character = yield from _next_of(source, characters)
-    source.skip()
-    return character
 
 
 def _text(written: str, key: str) -> str:

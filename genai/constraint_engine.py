@@ -36,7 +36,12 @@ MAX_REFERENCES = 4000
 """Most references inside the schemas of one grammar, which that stack can hold with room."""
 _OPTIONS = '%llguidance {"no_forcing": true}'  # every legal token counts, not only one way to spell a forced text
 _CANNOT = re.compile(r"not (yet )?supported|unimplemented|unknown format|too deeply|limit|too (large|complex)", re.I)
-_SCHEMA_PROBLEM = re.compile(r"failed to compile JSON schema: (.*?)(?:\n\s*1 \|.*)?\Z", re.DOTALL)
+_PARTS = (("JSON schema", "failed to compile JSON schema: "), ("regular expression", " (in regex): "))
+"""Parts of a grammar that have a language of their own, and what the engine says before a problem in them."""
+_LISTING = re.compile(r"\n\s*\d+ \| .*", re.DOTALL)
+_SPECIAL = re.compile(r"<[^<>\s]+>")
+"""A special token by its name or id, in a grammar."""
+_EMPTY_LINE = re.compile(r"\s*\d+ \|\s*")
 _NOTHING_FOLLOWS = "NoExtensionBias"
 
 _tables: weakref.WeakValueDictionary[Any, TokenTable] = weakref.WeakValueDictionary()
@@ -89,6 +94,11 @@ class TokenTable:
         self._engine = engine
         self.token_count = len(tokens)
         self.eos_token_ids = frozenset(eos_token_ids)
+        self.special_token_ids = special
+        """Tokens that no ordinary text makes, those of EOS among them."""
+        ordinary = np.ones(len(tokens), np.bool_)
+        ordinary[list(special - self.eos_token_ids)] = False
+        self._ordinary: Mask = _packed(ordinary)
         vocabulary = _Vocabulary(tokens, sorted(special), eos_token_ids[0])
         self._tokenizer = engine.LLTokenizer(vocabulary, n_vocab=len(tokens), eos_token=list(eos_token_ids))
         vocabulary.tokens = ()  # the engine has its own copy
@@ -120,7 +130,9 @@ class TokenTable:
         native = _with_deep_stack(lambda: self._engine.LLMatcher(self._tokenizer, text, log_level=0))
         if native.is_error():
             _refuse(native.get_error())
-        matcher = GrammarMatcher(native, self.token_count)
+        # A negation also matches the byte that begins special tokens inside the engine.
+        is_loose = "~" in grammar and not _SPECIAL.search(grammar)
+        matcher = GrammarMatcher(native, self.token_count, self._ordinary if is_loose else None)
         if not matcher.is_accepting and not matcher.mask().any():
             raise WinMLError(E_INVALIDARG, "grammar", "no text fulfils the grammar")
         return matcher
@@ -132,20 +144,21 @@ class TokenTable:
 
 
 class GrammarMatcher:
-    """How far one text has come in a grammar."""
+    """How far one text has come in a grammar. Of the legal tokens only those in `within` count, if it is given."""
 
-    __slots__ = ("_address", "_mask", "_native", "_token_count")
+    __slots__ = ("_address", "_mask", "_native", "_token_count", "_within")
 
-    def __init__(self, native: Any, token_count: int) -> None:
+    def __init__(self, native: Any, token_count: int, within: Mask | None) -> None:
         self._native = native
         self._token_count = token_count
+        self._within = within
         words = np.zeros((token_count + 31) // 32, np.uint32)
         self._address: int = words.__array_interface__["data"][0]
         self._mask: Mask = words.view(np.uint8)
 
     def copy(self) -> GrammarMatcher:
         """Return a matcher that goes on from here on its own."""
-        return GrammarMatcher(self._native.deep_copy(), self._token_count)
+        return GrammarMatcher(self._native.deep_copy(), self._token_count, self._within)
 
     @property
     def is_accepting(self) -> bool:
@@ -164,11 +177,28 @@ class GrammarMatcher:
             if reason != _NOTHING_FOLLOWS:
                 raise WinMLError(E_OUTOFMEMORY, "constraint", reason)
             self._mask.fill(0)  # the engine offers EOS in its place
+        if self._within is not None:
+            np.bitwise_and(self._mask, self._within, self._mask)
         return self._mask
+
+    def allows(self, token_id: int) -> bool:
+        """Whether this token, which is no special one, is legal next; quicker than the mask of all."""
+        return token_id < self._token_count and self._native.validate_tokens([token_id]) == 1
+
+    def allows_special(self, token_id: int) -> bool:
+        """Whether this special token is legal next: the grammar names it, or it ends a text that may end."""
+        return bool(self.mask()[token_id >> 3] >> (token_id & 7) & 1)
 
     def advance(self, token_ids: Sequence[int]) -> bool:
         """Consume tokens; False when one is illegal, after which the matcher is of no use."""
         return bool(self._native.consume_tokens(token_ids))
+
+
+def _packed(flags: npt.NDArray[np.bool_]) -> Mask:
+    """Pack flags as a mask, in whole words of 32 bits."""
+    mask = np.zeros((flags.size + 31) // 32 * 4, np.uint8)
+    mask[: (flags.size + 7) // 8] = np.packbits(flags, bitorder="little")
+    return mask
 
 
 def _engine() -> Any:
@@ -206,10 +236,14 @@ def _with_deep_stack(call: Callable[[], T]) -> T:
 
 
 def _refuse(reason: str) -> NoReturn:
-    schema = _SCHEMA_PROBLEM.search(reason)
-    if schema is not None:
-        reason = schema[1].strip()
-    what = "grammar" if schema is None else "JSON schema"
+    """Raise for a grammar that the engine does not take; `reason` ends with a listing of the grammar around a place."""
+    what = "grammar"
+    for kind, mark in _PARTS:
+        _, found, problem = reason.partition(mark)
+        if found:
+            what, reason = kind, _LISTING.sub("", problem)
+    lines = [line for line in reason.splitlines() if _OPTIONS not in line and not _EMPTY_LINE.fullmatch(line)]
+    reason = "\n".join(lines).strip()
     if _CANNOT.search(reason):
         raise NotSupportedError(NOT_SUPPORTED, what, reason)
     raise WinMLError(E_INVALIDARG, what, reason)

@@ -131,6 +131,16 @@ class ConstraintCore:
             flags |= Flags.CAN_STOP if self.can_stop else Flags.NONE
         return TokenConstraintState(self.status, flags, len(self.accepted), 0, 0)
 
+    def allows(self, token_id: int) -> bool:
+        """Whether a token is legal next. 0x8007139F after the end."""
+        self._check_active("filter")
+        matcher = self._matcher
+        if matcher is None:
+            return token_id < self.table.token_count
+        if token_id in self.table.special_token_ids:
+            return (token_id in self.table.eos_token_ids and matcher.is_accepting) or matcher.allows_special(token_id)
+        return matcher.allows(token_id)
+
     def mask(self) -> Mask | None:
         """Return which tokens are legal next, None when all are; the next call reuses the buffer.
 
@@ -152,24 +162,34 @@ class ConstraintCore:
         self._check_active("accept_token")
         self._is_torn = True
         self.accepted.append(token_id)
-        is_legal = self._advance(len(self.accepted) - 1)
+        try:
+            is_legal = self._advance(len(self.accepted) - 1)
+        except WinMLError:
+            self._poison(len(self.accepted) - 1)
+            raise
         if not is_legal:
-            self.accepted.pop()
-            self.status = Status.POISONED
-        self._is_torn = False
-        if not is_legal:
+            self._poison(len(self.accepted) - 1)
             raise WinMLError(E_INVALIDARG, "accept_token", f"the constraint does not allow token {token_id} here")
+        self._is_torn = False
+
+    def _poison(self, place: int) -> None:
+        """End at `accepted[place]`, which could not be taken."""
+        del self.accepted[place:]
+        self.status = Status.POISONED
+        self._is_torn = False
 
     def _advance(self, place: int) -> bool:
         """Move on by `accepted[place]`; False when it is illegal."""
         token_id = self.accepted[place]
+        matcher = self._matcher
         if token_id in self.table.eos_token_ids:
-            is_legal = self._matcher is None or self._matcher.is_accepting or self._matcher.advance([token_id])
+            is_legal = matcher is None or matcher.is_accepting or matcher.allows_special(token_id)
             if is_legal:
                 self.status = Status.COMPLETED
             return is_legal
-        if self._matcher is not None:
-            return self._matcher.advance([token_id])
+        if matcher is not None:
+            is_barred = token_id in self.table.special_token_ids and not matcher.allows_special(token_id)
+            return not is_barred and matcher.advance([token_id])
         if token_id >= self.table.token_count:
             return False
         assert self._watch is not None
@@ -196,9 +216,7 @@ class ConstraintCore:
         self._rewind()
         for place in range(len(self.accepted)):
             if not self._advance(place):
-                del self.accepted[place:]
-                self.status = Status.POISONED
-                break
+                return self._poison(place)
         self._is_torn = False
 
     def _check_active(self, what: str) -> None:

@@ -1,12 +1,13 @@
 """The second line against control tokens made of message text: a prompt is compared with one of harmless texts.
 
 Breaking spellings (`spellings.py`) works on texts as they are given. A template that edits them can still make a
-spelling afterwards. So a prompt with suspicious texts is made once more, with inert texts
-in their place, and must not have control tokens that the inert one lacks. Not here: which texts are suspicious.
+spelling afterwards. So a prompt with suspicious texts is made once more, with inert texts in their place, and must not
+have control tokens that the inert one lacks. Not here: which texts are suspicious.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 from winml_lite import WinMLError
@@ -16,6 +17,8 @@ from .messages import ChatCompletionMessage, ChatRole
 from .spellings import ControlSpellings
 from .template_data import Break
 from .vocabulary import TextVocabulary
+
+_SECONDS = 4.0  # of processor time for trying messages one by one
 
 
 class ControlTokenCheck:
@@ -47,22 +50,29 @@ class ControlTokenCheck:
         except WinMLError:
             # The template insists on one of the texts. Then each message text is tried alone, and only those it
             # insists on go unchecked.
-            self._check_each(messages)
+            if not self._check_each(messages):
+                reason = f"checking each message for control tokens takes longer than {_SECONDS:g} seconds"
+                raise WinMLError(INVALID_DATA, "format_conversation", reason) from None
             return
         if added is not None:
             self._check_each(messages)
             self._refuse("the texts together", added)
 
-    def _check_each(self, messages: Sequence[ChatCompletionMessage]) -> None:
+    def _check_each(self, messages: Sequence[ChatCompletionMessage]) -> bool:
+        """Try each message text alone; return whether there was time for all of them."""
+        deadline = time.thread_time() + _SECONDS
         for index, text in _untrusted_texts(messages):
             if self._spellings.inert(text) == text:
                 continue
+            if time.thread_time() > deadline:
+                return False
             try:
                 added = self._added(self._only(text))
             except WinMLError:
                 continue
             if added is not None:
                 self._refuse(f"message {index}", added)
+        return True
 
     def _only(self, text: str) -> Break:
         return lambda other: self._spellings.inert(other) if other == text else self._broken(other)

@@ -7,8 +7,9 @@ here: the prompt (`conversation.py`), the grammars themselves (`grammar.py`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import astuple
+from typing import TypeAlias
 
 from .continuation import REASONING_TAGS, ReasoningTags, reasoning_tags
 from .conversation_checks import parse_schema, unsupported
@@ -19,7 +20,14 @@ from .conversation_result import (
     ConversationParserCapabilities,
     ConversationPreservedToken,
 )
-from .grammar import SYNTAX, SYNTAX_VERSION, json_object_grammar, json_schema_grammar, tool_call_grammar
+from .grammar import (
+    SYNTAX,
+    SYNTAX_VERSION,
+    CallSyntax,
+    json_object_grammar,
+    json_schema_grammar,
+    tool_call_grammar,
+)
 from .messages import (
     ChatCompletionContinuation,
     ChatCompletionParallelToolCalls,
@@ -31,7 +39,7 @@ from .output_syntax import OutputSyntax
 from .tool_dialects import ToolDialect, find_dialect
 from .vocabulary import TextVocabulary
 
-Constraint = tuple[ConversationConstraint | None, tuple[ConversationConstraintTrigger, ...]]
+Constraint: TypeAlias = tuple[ConversationConstraint | None, tuple[ConversationConstraintTrigger, ...]]
 
 
 def output_syntax(
@@ -48,7 +56,7 @@ def output_syntax(
     if is_continuation:
         starts_in_reasoning = continuation == ChatCompletionContinuation.REASONING
     else:
-        starts_in_reasoning = reasoning is not None and opening.rstrip().endswith(reasoning.opening)
+        starts_in_reasoning = opening.rstrip().endswith(reasoning.opening)
     calls_tools = bool(request.tools) and request.tool_choice != ChatCompletionToolChoice.NONE
     return OutputSyntax(
         reasoning=reasoning,
@@ -93,7 +101,7 @@ def output_constraint(request: ChatCompletionRequest, syntax: OutputSyntax, voca
     reasoning = syntax.reasoning
     end = reasoning.closing if reasoning is not None and syntax.starts_in_reasoning else None
     if syntax.dialect is not None:
-        return _tool_constraint(request, syntax.dialect, end, vocabulary)
+        return _tool_constraint(request, syntax, end, vocabulary)
     if request.response_format == formats.TEXT:
         return None, ()
     known = _special_marks(vocabulary, end or "")
@@ -106,10 +114,11 @@ def output_constraint(request: ChatCompletionRequest, syntax: OutputSyntax, voca
     return _constraint(json_schema_grammar(schema, strict=strict, reasoning_end=end, tokens=known)), ()
 
 
-def _reasoning(template_source: str, vocabulary: TextVocabulary) -> ReasoningTags | None:
-    """The tags that the template speaks of, or else those that are tokens."""
+def _reasoning(template_source: str, vocabulary: TextVocabulary) -> ReasoningTags:
+    """The tags that the template speaks of, else those that are tokens, else the commonest."""
     found = reasoning_tags(template_source)
-    return found or next((tags for tags in REASONING_TAGS if vocabulary.find(tags.opening) is not None), None)
+    tokens = (tags for tags in REASONING_TAGS if vocabulary.find(tags.opening) is not None)
+    return found or next(tokens, REASONING_TAGS[0])
 
 
 def _constraint(grammar: str, lazy: bool = False) -> ConversationConstraint:
@@ -124,8 +133,10 @@ def _special_marks(vocabulary: TextVocabulary, *texts: str) -> dict[str, int]:
 
 
 def _tool_constraint(
-    request: ChatCompletionRequest, dialect: ToolDialect, reasoning_end: str | None, vocabulary: TextVocabulary
+    request: ChatCompletionRequest, syntax: OutputSyntax, reasoning_end: str | None, vocabulary: TextVocabulary
 ) -> Constraint:
+    dialect = syntax.dialect
+    assert dialect is not None
     choices = ChatCompletionToolChoice
     parallel = request.parallel_tool_calls != ChatCompletionParallelToolCalls.DISABLED
     if dialect.written is None:
@@ -142,20 +153,23 @@ def _tool_constraint(
     tokens = _special_marks(vocabulary, *astuple(dialect.written), reasoning_end or "")
     end = None if is_lazy else reasoning_end
     grammar = tool_call_grammar(tools, dialect.written, parallel=parallel, reasoning_end=end, tokens=tokens)
-    triggers = (_trigger(dialect, [name for name, _ in tools], tokens),) if is_lazy else ()
+    triggers = (_trigger(syntax, dialect.written, dialect, tokens),) if is_lazy else ()
     return _constraint(grammar, is_lazy), triggers
 
 
-def _trigger(dialect: ToolDialect, names: Sequence[str], tokens: Mapping[str, int]) -> ConversationConstraintTrigger:
+def _trigger(
+    syntax: OutputSyntax, written: CallSyntax, dialect: ToolDialect, tokens: Mapping[str, int]
+) -> ConversationConstraintTrigger:
     """What the grammar of the calls begins with."""
     types = ConversationConstraintTriggerType
-    assert dialect.written is not None
-    begin = dialect.written.first + dialect.written.before_name
+    begin = written.first + written.before_name
     mark = next((mark for mark in (*dialect.frames, dialect.opener) if mark and begin.startswith(mark)), None)
     if mark is None:
         # Nothing announces the call: it is one from the moment when the answer, after any reasoning, names a tool.
-        call = f'{re.escape(begin)}(?:{"|".join(map(re.escape, names))})"'
-        return ConversationConstraintTrigger(types.FULL_PATTERN, None, rf"(?:[\s\S]*>)?\s*({call})[\s\S]*")
+        names = "|".join(re.escape(name) for name, _ in syntax.tools)
+        before = "" if syntax.reasoning is None else rf"(?:[\s\S]*{re.escape(syntax.reasoning.closing)})?"
+        pattern = rf'{before}\s*({re.escape(begin)}(?:{names})")[\s\S]*'
+        return ConversationConstraintTrigger(types.FULL_PATTERN, None, pattern)
     if mark in tokens:
         return ConversationConstraintTrigger(types.TOKEN, tokens[mark], mark)
     return ConversationConstraintTrigger(types.TEXT, None, mark)

@@ -141,7 +141,7 @@ class GenerationLoop:
         """Select a legal token, and have the constraint accept it."""
         if len(constraint.accepted) > len(self._token_ids):
             return constraint.accepted[-1]  # an interrupt fell between its acceptance and its use
-        token_id = self._selector.select(row, constraint.mask())
+        token_id = self._selector.select(row, constraint)
         constraint.accept(token_id)
         return token_id
 

@@ -44,10 +44,7 @@ def read_channels(source: TextSource, sink: OutputSink, has_tools: bool, body: S
 
 def _read_call(source: TextSource, sink: OutputSink, name: str) -> Reading[None]:
     try:
-        if (yield from source.skip_blanks()) != "{":
-            if source.is_ended:
-                return
-            raise ValueError("the arguments of the call are no object")
+        yield from source.next_of("{")
         sink.start(name, None)
         yield from source.json_value(sink.arguments)
         sink.end()

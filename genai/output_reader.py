@@ -1,11 +1,12 @@
 """Tells content, reasoning and tool calls of a model's output apart (genai §3.8).
 
-Blanks next to a mark belong to the mark: the line ends inside reasoning marks and after them, all blanks before and
-after tool calls. Not here: output in channels (`output_channels.py`), how calls are written (`call_readers.py`).
+Reasoning and calls are cut out of the content with the blanks after them, and before them where no content follows. Not
+here: output in channels (`output_channels.py`), how calls are written (`call_readers.py`).
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Protocol
 
@@ -15,7 +16,7 @@ from .text_source import BLANKS, MarkSearch, Reading, Sink, TextEndError, TextSo
 from .tool_dialects import ToolDialect
 
 _LINE_ENDS = "\r\n"
-_BARE_CALL = re.compile(r'\[?\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"(?P<name>[^"\\]*)"')
+_CALL_BEGIN = re.compile(r'\[?\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\s*:\s*"(?P<name>[^"\\]*)"')
 
 
 class OutputSink(CallSink, Protocol):
@@ -32,38 +33,43 @@ class OutputSink(CallSink, Protocol):
 
 
 class TrimmedText:
-    """Passes a text on without the blanks at its start, and holds those at its end back until more text follows."""
+    """Passes a text on with marks cut out of it, and with each mark the blanks after it.
 
-    def __init__(self, sink: Sink, held: str) -> None:
+    Blanks at the end are held back: they are text only if more text follows, or no mark.
+    """
+
+    def __init__(self, sink: Sink, blanks: str, is_after_mark: bool) -> None:
         self._sink = sink
-        self._held_characters = held
-        self._skipped = ""
+        self._blanks = blanks
         self._held: list[str] = []
+        self._is_after_mark = is_after_mark
+        self._has_text = False
 
-    def begin(self, skipped: str) -> None:
-        """A mark was read: what is held back is no text, nor are the `skipped` characters that follow."""
-        self._held = []
-        self._skipped = skipped
+    def cut(self) -> None:
+        """A mark was read here."""
+        self._is_after_mark = True
 
     def push(self, text: str) -> None:
         """Take more text."""
-        if self._skipped:
-            text = text.lstrip(self._skipped)
+        if self._is_after_mark:
+            text = text.lstrip(self._blanks)
             if not text:
                 return
-            self._skipped = ""
-        body = text.rstrip(self._held_characters)
+            self._is_after_mark = False
+            if not self._has_text:
+                self._held = []
+        body = text.rstrip(self._blanks)
         if body:
-            self._held.append(body)
-            self.release()
+            self._sink("".join([*self._held, body]))
+            self._held = []
+            self._has_text = True
         if len(body) < len(text):
             self._held.append(text[len(body) :])
 
-    def release(self) -> None:
-        """Pass on what is held back."""
+    def end(self) -> None:
+        """The text is over."""
         text = "".join(self._held)
-        self._held = []
-        if text:
+        if text and not self._is_after_mark:
             self._sink(text)
 
 
@@ -74,7 +80,7 @@ class OutputReader:
         self._syntax = syntax
         self._source = source
         self._sink = sink
-        self._content = TrimmedText(sink.content, BLANKS)
+        self._content = TrimmedText(sink.content, BLANKS, is_after_mark=False)
         self._dialect = syntax.dialect
         self._schemas = syntax.schemas()
         marks = set(syntax.frames)
@@ -87,26 +93,25 @@ class OutputReader:
     def read(self) -> Reading[None]:
         """Read to the end of the text."""
         if self._syntax.starts_in_reasoning:
-            yield from self._read_reasoning("" if self._syntax.is_continuation else _LINE_ENDS)
-        yield from self._read_bare_calls()
+            yield from self._read_reasoning(self._syntax.is_continuation)
+        elif not self._syntax.is_continuation:
+            yield from self._read_bare_calls()
         while (mark := (yield from self._source.until(self._marks, self._content.push))) is not None:
+            self._content.cut()
             if self._syntax.reasoning is not None and mark == self._syntax.reasoning.opening:
-                yield from self._read_reasoning(_LINE_ENDS)
-                yield from self._read_bare_calls()
-                continue
-            self._content.begin(BLANKS)
-            if self._dialect is not None and mark == self._dialect.opener:
+                yield from self._read_reasoning(False)
+            elif self._dialect is not None and mark == self._dialect.opener:
                 yield from self._read_call(self._dialect, self._source)
-        self._content.release()
+        self._content.end()
 
-    def _read_reasoning(self, skipped: str) -> Reading[None]:
+    def _read_reasoning(self, is_continuation: bool) -> Reading[None]:
         assert self._syntax.reasoning is not None
-        reasoning = TrimmedText(self._sink.reasoning, _LINE_ENDS)
-        reasoning.begin(skipped)
+        reasoning = TrimmedText(self._sink.reasoning, _LINE_ENDS, is_after_mark=not is_continuation)
         mark = yield from self._source.until(MarkSearch((self._syntax.reasoning.closing,)), reasoning.push)
-        if mark is None:  # cut off: what was held back is text
-            reasoning.release()
-        self._content.begin(_LINE_ENDS)
+        if mark is None:
+            reasoning.end()
+        self._content.cut()
+        yield from self._read_bare_calls()
 
     def _read_call(self, dialect: ToolDialect, source: TextSource) -> Reading[None]:
         try:
@@ -122,30 +127,37 @@ class OutputReader:
         """Read calls that nothing announces; JSON that is no call of a known tool is content."""
         while self._dialect is not None and self._dialect.is_bare:
             written: list[str] = []
-            is_cut = False
-            problem: str | None = None
+            problem: Exception | None = None
             if (yield from self._source.skip_blanks(written.append)) in ("{", "["):
                 try:
                     yield from self._source.json_value(written.append)
-                except TextEndError:
-                    is_cut = True
-                except ValueError as error:
-                    problem = str(error)
+                except (ValueError, TextEndError) as error:
+                    problem = error
             text = "".join(written)
-            match = _BARE_CALL.match(text.lstrip())
-            if match is None or match["name"] not in self._schemas:
+            if not self._is_call(text, problem is None):
                 self._content.push(text)
                 return
-            if is_cut:
-                return
-            self._content.begin(BLANKS)
+            self._content.cut()
             if problem is not None:
-                self._sink.error(f"malformed tool call: {problem}")
+                if isinstance(problem, ValueError):
+                    self._sink.error(f"malformed tool call: {problem}")
                 return
             for _ in self._read_call(self._dialect, TextSource(text)):
                 pass  # all of it is there
             if (yield from self._source.skip_blanks()) == ";":  # between the calls of Llama
                 self._source.skip()
+
+    def _is_call(self, text: str, is_whole: bool) -> bool:
+        """Whether JSON is a call of a known tool, or the beginning of one."""
+        if not is_whole:
+            match = _CALL_BEGIN.match(text.lstrip(BLANKS))
+            return match is not None and match["name"] in self._schemas
+        try:
+            value = json.loads(text)
+        except ValueError:  # no JSON at all, or a number that Python does not read
+            return False
+        calls = value if isinstance(value, list) else [value]
+        return bool(calls) and all(isinstance(call, dict) and call.get("name") in self._schemas for call in calls)
 
 
 def _drop(text: str) -> None:

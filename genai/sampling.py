@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -152,6 +152,19 @@ class _Penalties:
         return work
 
 
+class LegalTokens(Protocol):
+    """What a constraint permits at one place."""
+
+    def allows(self, token_id: int) -> bool:
+        """Whether one token is legal."""
+
+    def mask(self) -> npt.NDArray[np.uint8] | None:
+        """Return one bit for each token, the lowest bit of the first byte for token 0; None permits all.
+
+        Tokens past its end are not legal.
+        """
+
+
 class TokenSelector:
     """Selects the tokens of one operation, composed once from its options.
 
@@ -168,7 +181,7 @@ class TokenSelector:
         self._shape: tuple[int, ...] | None = None
         self._penalties: _Penalties | None = None
         self._candidates: Candidates | None = None
-        self._legal: Row | None = None
+        self._masked_row: Row | None = None
         if vocabulary_size:
             self._compose(vocabulary_size, prompt_ids)
         else:
@@ -185,13 +198,12 @@ class TokenSelector:
             kind = TopCandidates if has_top_k else Candidates
             self._candidates = kind(options, vocabulary_size)
 
-    def select(self, row: Row, mask: npt.NDArray[np.uint8] | None = None) -> int:
+    def select(self, row: Row, legal: LegalTokens | None = None) -> int:
         """Return the id of the next token; `accept` makes it count for the penalties.
 
         row: float32 logits of shape (vocabulary_size,), left unchanged; float64 is used as it is, other types become
         float32.
-        mask: one bit for each token that a constraint permits, the lowest bit of the first byte for token 0; tokens
-        past its end are not permitted. None permits all.
+        legal: the tokens that a constraint permits; None permits all.
         Raises WinMLError 0x8007000D when no logit is above minus infinity, 0x80070491 when a constraint leaves none,
         0x8007000D for a row of another shape.
         """
@@ -204,11 +216,9 @@ class TokenSelector:
             row = row.astype(np.float32)
         if self._penalties is not None:
             row = self._penalties.apply(row)
-        if mask is not None:
-            row = self._only(row, mask)
-        token_id = self._choose(row)
+        token_id = self._choose(row) if legal is None else self._choose_legal(row, legal)
         if token_id == NO_TOKEN:
-            if mask is not None:
+            if legal is not None:
                 raise WinMLError(NO_LEGAL_TOKEN, "sampling", "the constraint leaves no token to choose")
             raise WinMLError(INVALID_DATA, "sampling", "no logit of the row is above minus infinity")
         return token_id
@@ -224,14 +234,23 @@ class TokenSelector:
             value = row.item(token_id)
         return token_id if value > -np.inf else NO_TOKEN
 
-    def _only(self, row: Row, mask: npt.NDArray[np.uint8]) -> Row:
+    def _choose_legal(self, row: Row, legal: LegalTokens) -> int:
+        if self._candidates is None:  # greedy: mostly the best token of all is legal, and no mask is needed
+            token_id = int(row.argmax())
+            value = row.item(token_id)
+            if value > -np.inf and legal.allows(token_id):  # not so for NaN
+                return token_id
+        mask = legal.mask()
+        return self._choose(row if mask is None else self._masked(row, mask))
+
+    def _masked(self, row: Row, mask: npt.NDArray[np.uint8]) -> Row:
         """Return the permitted logits, the others minus infinity, in a buffer that the next call reuses."""
-        legal = self._legal
-        if legal is None or legal.dtype != row.dtype:
-            self._legal = legal = np.empty_like(row)
-        legal.fill(-np.inf)
-        np.copyto(legal, row, where=np.unpackbits(mask, count=row.size, bitorder="little").view(np.bool_))
-        return legal
+        masked = self._masked_row
+        if masked is None or masked.dtype != row.dtype:
+            self._masked_row = masked = np.empty_like(row)
+        masked.fill(-np.inf)
+        np.copyto(masked, row, where=np.unpackbits(mask, count=row.size, bitorder="little").view(np.bool_))
+        return masked
 
     def accept(self, token_id: int) -> None:
         """Count `token_id` as emitted."""

@@ -84,6 +84,21 @@ class TextSource:
             self.skip()
         return character
 
+    def next_of(self, characters: str) -> Reading[str]:
+        """Return the next character after blanks, which must be one of `characters`, without reading it."""
+        character = yield from self.skip_blanks()
+        if not character:
+            raise TextEndError
+        if character not in characters:
+            raise ValueError(f"{character!r} stands where one of {characters!r} belongs")
+        return character
+
+    def one_of(self, characters: str) -> Reading[str]:
+        """Read the next character after blanks, which must be one of `characters`."""
+        character = yield from self.next_of(characters)
+        self.skip()
+        return character
+
     def until(self, search: MarkSearch, sink: Sink) -> Reading[str | None]:
         """Read up to the next mark and past it, and return it; None when the text ends first."""
         while True:

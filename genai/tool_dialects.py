@@ -1,7 +1,7 @@
 """Which model family writes its tool calls how: a table, read from the top (genai §3.8).
 
-A family is recognised by marks that its chat template holds. How calls are read is in `call_readers.py` and
-`brace_calls.py`; a template of no known family gets the last row, plain JSON at the start of the answer.
+A family is recognised by marks that its chat template holds; a template of no known family gets the last row, plain
+JSON at the start of the answer. How calls are read is in `call_readers.py`, `brace_calls.py` and `python_calls.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from .brace_calls import BraceCalls
 from .call_readers import CallReader, JsonCalls, NamedCalls, ParameterCalls
 from .grammar import CallSyntax
+from .python_calls import PythonCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,7 @@ DIALECTS = (
         "</TOOLCALL>",
         written=_json_list("<TOOLCALL>", "</TOOLCALL>"),
     ),
+    ToolDialect("lfm2", ("<|tool_call_start|>",), PythonCalls(), "<|tool_call_start|>", "<|tool_call_end|>"),
     ToolDialect(
         "apriel",
         ("<tool_calls>[",),

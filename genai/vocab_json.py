@@ -86,13 +86,18 @@ class JsonVocabulary:
         return ids
 
     def encode_exact(self, text: str) -> list[int]:
-        """Encode without added special tokens; those in the text count only as they are spelled.
+        """Encode without added special tokens; none is made of a text that only a normalizer turns into its spelling.
 
-        Otherwise a normalizer could turn other texts into spellings, where special tokens ask for normalized text.
+        Special tokens may ask to be found in the normalized text. Where that finds more of them than the text spells,
+        they are found in the text as it is.
         """
+        ids = self.encode(text, False)
         if not self._normalizes_special:
-            return self.encode(text, False)
-        return self._encode_copy(text, self._tokenizer.normalizer)
+            return ids
+        exact = self._encode_copy(text, self._tokenizer.normalizer)
+        spelled = (token_id for token_id in exact if token_id in self.special_token_ids)
+        found = [token_id for token_id in ids if token_id in self.special_token_ids]
+        return ids if all(token_id in spelled for token_id in found) else exact
 
     def encode_marked(self, text: str, marker: str) -> list[int]:
         """Encode without added special tokens; the character `marker` only breaks spellings and leaves no trace.

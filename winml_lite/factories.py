@@ -48,8 +48,10 @@ def raw_storage(data_type: TensorDataType | int, shape: Iterable[int], data: Any
 def numpy_storage(array: npt.ArrayLike) -> Storage:
     """Copy an array-like: a scalar becomes shape (1,), a foreign byte order is converted.
 
-    A dtype that tensors do not have is ValueError.
+    A dtype that tensors do not have is ValueError, and so is a masked array, whose mask would be lost.
     """
+    if isinstance(array, np.ma.MaskedArray):
+        raise ValueError("a tensor has no mask; pass array.filled(value), or array.data")
     source = np.asarray(array)
     if source.dtype == object and not source.ndim and hasattr(array, "__dlpack__"):
         source = foreign_array(array)  # NumPy took it for one opaque object

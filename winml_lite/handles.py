@@ -13,6 +13,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Generic, NoReturn, Self, TypeVar
 
+from .interrupts import strike_again
+
 Core = TypeVar("Core")
 
 _forks: Final = [0]
@@ -48,8 +50,11 @@ def finalizer(owner: object, work: Callable[..., object], *arguments: object) ->
 
 
 def _free(forks: int, free: Callable[[int], object], pointer: int, needs: tuple[object, ...]) -> None:
-    if forks == _forks[0]:
-        free(pointer)
+    try:
+        if forks == _forks[0]:
+            free(pointer)
+    except KeyboardInterrupt:  # Python would only print it, for a finalizer has no caller
+        strike_again()
 
 
 class Resource:

@@ -162,6 +162,8 @@ class Pipeline(Closeable[PipelineCore]):
 
     def owns(self, stage: Stage) -> bool:
         """Return whether `stage` is one of the stages of this pipeline."""
+        if not isinstance(stage, Closeable):
+            raise TypeError(f"stage must be a Stage, not {type(stage).__name__}")
         wanted = stage.underlying_object
         return any(core is wanted for core in self._core.stages)
 

@@ -50,4 +50,6 @@ def _bytes_view(name: str, buffer: Any) -> memoryview:
             raise BufferError(f"resource {name!r} is not contiguous")
         if view.nbytes == 0:
             raise ValueError(f"resource {name!r} is empty")
+        if "O" in view.format:
+            raise TypeError(f"resource {name!r} is an array of Python objects, not of bytes")
     return np.frombuffer(buffer, np.uint8).data

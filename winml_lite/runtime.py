@@ -149,6 +149,8 @@ class Runtime(ProcessorFactories):
             wanted = ExecutionTargetKind(kind)
         except ValueError as error:
             raise WinMLError(E_INVALIDARG, context, str(error)) from None
+        if hardware is not None and hardware.runtime is not core:
+            raise WinMLError(E_INVALIDARG, context, "hardware_target belongs to another Runtime")
         if hardware is not None and hardware.kind is not wanted:
             raise WinMLError(E_INVALIDARG, context, f"hardware_target is a {hardware.kind.name}, not a {wanted.name}")
         return create_pinned_target(core, provider_name, wanted, hardware)

@@ -25,6 +25,8 @@ from genai.messages import ChatCompletionResponseFormat
 from genai.tasks import TextGenerationFinishReason, TextGenerationSession, TextGenerationSessionState
 from genai.tokenizer import Tokenizer
 
+pytest.importorskip("llguidance")
+
 Reason = TextGenerationFinishReason
 State = TextGenerationSessionState
 E_INVALIDARG = 0x80070057

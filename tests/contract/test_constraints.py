@@ -35,6 +35,7 @@ from fakes.constraints import (
 )
 from fakes.rig import failing
 from fakes.vocabularies import byte_level
+from genai import tasks
 from genai.conversation_result import ConversationPreservedToken
 from genai.runtime import (
     ChatCompletionMessage,
@@ -49,6 +50,8 @@ from genai.runtime import (
     WinMLError,
 )
 from rules.project import ROOT
+
+pytest.importorskip("llguidance")
 
 Flags = TokenConstraintStateFlags
 Status = TokenConstraintStatus
@@ -314,6 +317,10 @@ def test_a_closed_constraint(number: TokenConstraint) -> None:
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
+
+
+def test_both_import_roots_have_the_same_class() -> None:
+    assert tasks.TokenConstraint is TokenConstraint
 
 
 def test_numbers_of_statuses_and_flags() -> None:

@@ -144,7 +144,7 @@ def test_g47_pieces_make_no_difference(chat: Tokenizer) -> None:
     whole = joined(events_of(result.create_output_parser(), [MIXED]))
     assert joined(events_of(result.create_output_parser(), MIXED)) == whole
     assert whole == Output(
-        content="I call.Done.",
+        content="I call.\nDone.",
         reasoning="First é.",
         calls=[("call_0", "add", '{"a": 1}'), ("call_1", "now", "{}")],
     )

@@ -662,3 +662,10 @@ def test_outputs_of_many_runs_stay_apart(runtime: Runtime, files: ModelFiles, on
         pipeline.run()
         tensors.append(stage.output(0))
     assert np.concatenate([tensor.to_numpy() for tensor in tensors]).tolist() == list(range(2, 22))
+
+
+def test_owns_takes_a_stage(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    stage, pipeline = built_add(runtime, files.onnx("add"))
+    assert pipeline.owns(stage)
+    with pytest.raises(TypeError):
+        pipeline.owns(None)  # type: ignore[arg-type]

@@ -294,6 +294,11 @@ def test_automatic_placement_takes_the_faster_gpu(runtime: Runtime, files: Model
 
 
 @pytest.mark.usefixtures("ort")
+def test_hardware_of_another_runtime_is_refused(runtime: Runtime) -> None:
+    with Runtime() as other, failing(0x80070057):
+        runtime.create_ort_execution_target("CPUExecutionProvider", CPU, other.create_cpu_target())
+
+
 def test_a_pinned_stage_gets_its_hardware(runtime: Runtime, files: ModelFiles) -> None:
     with replaced_enumerators(lambda: TWO_GPUS), ort_with(TWO_GPUS) as placed:
         stage = placed_stage(runtime, files.onnx("add"), pinned(runtime, "gpuprovider", GPU, SECOND_GPU_ADDRESS))

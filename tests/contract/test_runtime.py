@@ -347,6 +347,7 @@ def test_r15_resources_must_be_a_mapping(runtime: Runtime, files: ModelFiles) ->
         ({"a\0": b"x"}, ValueError),
         ({5: b"x"}, TypeError),
         ({"a": 5}, TypeError),
+        ({"a": np.array([None])}, TypeError),
         ({"a": b""}, ValueError),
         ({"a": memoryview(b"1234")[::2]}, BufferError),
     ],

@@ -605,6 +605,17 @@ def test_rewind_over_and_into_rows(rig: Rig) -> None:
     assert np.allclose(rig.feed(10), expected, atol=1e-3)
 
 
+def test_a_token_after_a_rewind_into_rows_gives_an_output(rig: Rig) -> None:
+    rig.feed(1)
+    rig.select(2, 3, 4, 5)
+    rig.pipeline.run()
+    rig.stage.rewind(3)
+    logits = rig.runtime.create_tensor(F32, rig.stage.schema().output_desc(0)[1])
+    rig.stage.bind_output(0, logits)
+    row = rig.feed(10)
+    assert np.array_equal(row, logits.to_numpy()[0])
+
+
 def test_a_run_of_rows_ends_a_pending_step(rig: Rig) -> None:
     rig.stage.step_all_positions([1, 2])
     rig.select(3)

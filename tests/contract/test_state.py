@@ -304,6 +304,43 @@ def test_a_published_state_is_a_copy(runtime: Runtime, files: ModelFiles, onnx_e
     assert result(stage) == [6]
 
 
+def test_a_published_state_that_feeds_a_stage_is_a_copy(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(files.onnx("grow")))
+    stage.add_state_tensor_pair(*PAIR)
+    reader = builder.add_processor_stage(
+        runtime.create_processor(lambda present: (), [(F32, (1, 1, None, 1))], []), name="reader"
+    )
+    builder.connect(stage, 1, reader, 0)
+    stage.request_output(0)
+    stage.request_output(1)
+    pipeline = builder.build()
+    feed(stage, pipeline, runtime, 1, 2)
+    stage.output(1).fill(100)
+    feed(stage, pipeline, runtime, 3)
+    assert result(stage) == [6]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda stage, pipeline: stage.rewind(1),
+        lambda stage, pipeline: stage.rewind(0),
+        lambda stage, pipeline: stage.set_sequence_capacity(9),
+        lambda stage, pipeline: pipeline.reset(),
+    ],
+    ids=["rewind to 1", "rewind to 0", "capacity", "reset"],
+)
+def test_a_published_state_stays_as_the_run_left_it(
+    change: Callable[[Stage, Pipeline], None], runtime: Runtime, files: ModelFiles, onnx_engine: str
+) -> None:
+    stage, pipeline = built(runtime, files.onnx("grow"), PAIR)
+    stage.request_output(1)
+    feed(stage, pipeline, runtime, 1, 2)
+    change(stage, pipeline)
+    assert result(stage, 1) == [1, 2]
+
+
 def test_a_state_in_the_callers_tensor_must_be_bound(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     stage, pipeline = caller_owned(runtime, files.onnx("stat"))
     stage.bind_input(0, runtime.tensor_from_tokens([1]))

@@ -81,6 +81,11 @@ def test_t5_other_dtypes_are_refused(runtime: Runtime, dtype: str) -> None:
         runtime.tensor_from_numpy(np.zeros(2, dtype))
 
 
+def test_a_masked_array_is_refused(runtime: Runtime) -> None:
+    with pytest.raises(ValueError, match="filled"):
+        runtime.tensor_from_numpy(np.ma.masked_array([1.0, 2.0], mask=[False, True]))
+
+
 def test_t5_a_foreign_byte_order_is_converted(runtime: Runtime) -> None:
     tensor = runtime.tensor_from_numpy(np.array([1.5, 2], ">f4"))
     assert tensor.desc() == (T.FLOAT32, (2,))

@@ -73,12 +73,13 @@ class FakeChat:
     system: str | None
     messages: tuple[tuple[str, str], ...] = ()
 
-    def stream(self, text: str, *, options: TextGenerationOptions) -> FakeStream:
+    def stream(self, text: str, *, options: TextGenerationOptions, **form: Any) -> FakeStream:
         def remember(said: str) -> None:
             if said:
                 self.messages = (*self.messages, ("user", text), ("assistant", said))
 
         self.model.asked.append((self.system, text, options))
+        self.model.forms.append(form)
         return FakeStream(self.model.answers.pop(0), remember)
 
     def reset(self) -> None:
@@ -105,6 +106,8 @@ class FakeModel:
     context_length: int = 4096
     tokenizer: FakeTokenizer = field(default_factory=FakeTokenizer)
     asked: list[tuple[str | None, Any, TextGenerationOptions]] = field(default_factory=list)
+    forms: list[dict[str, Any]] = field(default_factory=list)
+    """What each answer had to look like."""
     loads: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     chats: list[FakeChat] = field(default_factory=list)
     is_closed: bool = False
@@ -118,8 +121,9 @@ class FakeModel:
         self.chats.append(FakeChat(self, system))
         return self.chats[-1]
 
-    def stream(self, prompt: str, *, options: TextGenerationOptions) -> FakeStream:
+    def stream(self, prompt: str, *, options: TextGenerationOptions, **form: Any) -> FakeStream:
         self.asked.append(("raw", prompt, options))
+        self.forms.append(form)
         return FakeStream(self.answers.pop(0), lambda said: None)
 
     def generate(self, prompt: Iterable[int], **fields: Any) -> TextGenerationResult:

@@ -42,6 +42,7 @@ def calls_of(name: str, text: str) -> int:
         ("llama-3", "", " \n"),
         ("qwen3-coder", "<function=f>", "<parameter=a>\n1\n</parameter>\n"),
         ("gemma-4", "<|tool_call>call:f{", 'a:[1,<|"|>b<|"|>],'),
+        ("lfm2", "<|tool_call_start|>[f(a=[", "'b\\n', 1, "),
         ("harmony", "<|channel|>", "to=functions."),
     ],
 )

@@ -189,7 +189,7 @@ def placement(kind: ExecutionTargetKind | None = None, provider: str | None = No
 
 @pytest.mark.parametrize("kind", [ExecutionTargetKind.GPU, ExecutionTargetKind.NPU])
 def test_r131_hardware_without_a_provider(kind: ExecutionTargetKind) -> None:
-    if any(device.kind is kind for device in backend("ort").devices()):  # type: ignore[attr-defined]
+    if any(device.kind is kind for device in backend("ort").devices()):
         pytest.skip(f"this machine has a {kind.name} provider")
     with pytest.raises(WinMLError, match=r"available: .*CPUExecutionProvider \(CPU\)") as caught:
         build(onnx_models.add(), placement(kind))

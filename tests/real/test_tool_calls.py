@@ -12,6 +12,7 @@ from fakes.real_models import smollm2_gguf
 from genai.runtime import Runtime, Tokenizer
 from genai.tasks import (
     ChatCompletionMessage,
+    ChatCompletionParallelToolCalls,
     ChatCompletionRequest,
     ChatCompletionTool,
     ChatCompletionToolChoice,
@@ -45,6 +46,7 @@ def session_of(runtime: Runtime, tokenizer: Tokenizer) -> TextGenerationSession:
     """A session over SmolLM2."""
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(smollm2_gguf()))
+    stage.llama_options().thread_count = 1
     stage.set_sequence_capacity_hint(512)
     pipeline = builder.build()
     tasks = Tasks(runtime)
@@ -72,6 +74,7 @@ def test_a_wanted_call_is_made_with_arguments_of_the_schema(runtime: Runtime, te
         (ChatCompletionMessage("user", "What is the weather in Łódź?"),),
         (tool,),
         tool_choice=ChatCompletionToolChoice.REQUIRED,
+        parallel_tool_calls=ChatCompletionParallelToolCalls.DISABLED,
     )
     with Tokenizer.from_file(smollm2_gguf(), chat_template=TEMPLATE) as tokenizer:
         result = tokenizer.format_conversation(request)
@@ -82,6 +85,6 @@ def test_a_wanted_call_is_made_with_arguments_of_the_schema(runtime: Runtime, te
             session.generate_tokens_with_constraint(result.token_ids, constraint, options) as stream,
         ):
             output = joined(events_of(result.create_output_parser(), [update.fragment for update in stream]))
-    _, name, arguments = output.calls[0]
-    assert (name, output.errors) == ("weather", 0)
+    ((_, name, arguments),) = output.calls
+    assert (name, output.errors, output.content) == ("weather", 0, "")
     assert sorted(json.loads(arguments)) == ["city", "days"]

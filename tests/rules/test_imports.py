@@ -9,7 +9,7 @@ import pytest
 from rules.project import PACKAGES, imported_modules, python_files, tree_of
 
 BELOW = {"winml_lite": {"genai", "cli"}, "genai": {"cli"}, "cli": set[str]()}
-FOUNDATION = ("errors", "values", "checks", "handles", "storage")
+FOUNDATION = ("errors", "values", "checks", "interrupts", "handles", "storage")
 # Heavy, optional and native packages, each with the only files that may name it.
 HOMES = {
     "click": ("cli/",),

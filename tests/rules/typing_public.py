@@ -19,6 +19,8 @@ def short_road(model: genai.LanguageModel) -> None:
     assert_type(model.generate([1, 2], temperature=0.5).text, str)
     assert_type(model.chat(system="Be brief."), genai.Chat)
     assert_type(model.chat().send("text", seed=1).token_ids, tuple[int, ...])
+    assert_type(model.chat().send("text", choices=["yes", "no"]).constraint_complete, bool | None)
+    assert_type(model.tokenizer.create_constraint_from_regex("[0-9]+"), genai.TokenConstraint)
     assert_type(model.tokenizer.encode("text"), list[int])
     assert_type(model.tokenizer.create_decoder().decode_token(1), str)
 

@@ -13,10 +13,8 @@ Not here: what is freed when (`handles.py`), the calls themselves.
 
 from __future__ import annotations
 
-import _thread
 import atexit
 import os
-import signal
 import sys
 import threading
 import time
@@ -29,7 +27,6 @@ Result = TypeVar("Result")
 
 SOME_THREAD: Final = -1
 _LONGEST_STOP_SECONDS = 10.0
-_STRIKE_AGAIN_SECONDS = 0.02
 _MEND = (
     "start the process with multiprocessing.get_context('spawn'), or fork before the parent uses a model and load in "
     "the child"
@@ -262,24 +259,6 @@ class _Task(Generic[Result]):
             except KeyboardInterrupt:
                 if may_leave:
                     raise
-
-
-def strike_again() -> None:
-    """Have Ctrl-C strike once more, a moment later.
-
-    For callbacks that caught it: from there it cannot pass through native code.
-    """
-    timer = threading.Timer(_STRIKE_AGAIN_SECONDS, _strike)
-    timer.daemon = True
-    timer.start()
-
-
-def _strike() -> None:
-    ident = threading.main_thread().ident
-    if sys.platform != "win32" and ident is not None:
-        signal.pthread_kill(ident, signal.SIGINT)  # wakes it, too
-    else:
-        _thread.interrupt_main()
 
 
 # weakref registers its own exit handler with the first finalizer: it must run after `_leave`, so it comes before.

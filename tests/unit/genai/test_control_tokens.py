@@ -11,6 +11,7 @@ import pytest
 from tokenizers import normalizers
 
 from fakes.vocabularies import CHATML, chat_folder
+from genai import control_tokens
 from genai.conversation_result import ConversationFormatResult
 from genai.messages import ChatCompletionMessage, ChatCompletionRequest
 from genai.template import ChatTemplate
@@ -154,3 +155,11 @@ def test_a_text_that_a_template_insists_on_does_not_free_the_others(make: Any) -
 def test_a_template_may_leave_a_turn_out_because_of_its_text(make: Any) -> None:
     template = "{% for m in messages %}{{ m.content }}{% if '/x' not in m.content %}<|im_end|>{% endif %}{% endfor %}"
     assert formatted(make(template), Message("user", "/x")).token_ids == tuple(b"/x")
+
+
+def test_trying_the_messages_one_by_one_has_a_limit(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control_tokens, "_SECONDS", -1.0)
+    check = "{% if '<' not in messages[0].content %}{{ raise_exception('no') }}{% endif %}"
+    error = refusal(make(check + CHATML), Message("user", "a < b"))
+    assert error.hresult == 0x8007000D
+    assert "takes longer than" in str(error)

@@ -10,7 +10,7 @@ import pytest
 import tokenizers
 
 from fakes.outputs import output_of
-from fakes.vocabularies import CHATML, chat_folder
+from fakes.vocabularies import CHATML, chat_folder, sentence_piece
 from genai.conversation_result import ConversationConstraintTriggerType, ConversationFormatResult
 from genai.messages import (
     ChatCompletionContinuation,
@@ -136,6 +136,11 @@ def test_the_marks_of_calls_are_preserved_while_there_are_tools(make: Any) -> No
         "</tool_call>",
     ]
     assert formatted(tokenizer, tools=TOOLS, tool_choice=Choice.NONE).preserved_tokens == ()
+
+
+def test_reasoning_is_known_without_a_word_of_the_template(tmp_path: Path) -> None:
+    result = formatted(Tokenizer.from_file(sentence_piece(tmp_path), chat_template="{{ messages[0].content }}"))
+    assert [event.text for event in events_of(result, "<think>a</think>b")] == ["a", "b", None]
 
 
 def test_the_parser_starts_where_the_prompt_ends(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from typing import Any
 
@@ -92,6 +93,21 @@ EXAMPLES = [
     ),
     ("gemma-4", '<|tool_call>call:get{city:<|"|>Łódź<|"|>,n:3}<tool_call|>', [SPOKEN]),
     (
+        "lfm2",
+        '<|tool_call_start|>[get(city="Łódź", n=3), f()]<|tool_call_end|>',
+        [SPOKEN, F],
+    ),
+    (
+        "lfm2",
+        "<|tool_call_start|>[get(a='it\\'s \\n', b=[1, True, {'c': None}], )]<|tool_call_end|>",
+        [("call_0", "get", '{"a": "it\'s \\n", "b": [1, true, {"c": null}]}')],
+    ),
+    (
+        "lfm2",
+        f'<|tool_call_start|>[{{"name": "get", "arguments": {ARGUMENTS}, "id": "x"}}]<|tool_call_end|>',
+        [("x", "get", ARGUMENTS)],
+    ),
+    (
         "functiongemma",
         "<start_function_call>call:get{city:<escape>Łódź<escape>,n:3}<end_function_call>",
         [SPOKEN],
@@ -115,21 +131,25 @@ def test_every_dialect_has_an_example() -> None:
 
 
 @pytest.mark.parametrize(("name", "text", "calls"), EXAMPLES)
-def test_calls_in_damaged_texts_do_not_depend_on_the_pieces(name: str, text: str, calls: list[Any]) -> None:
+def test_damaged_texts_are_read_alike_in_any_pieces_and_whole_calls_are_json(
+    name: str, text: str, calls: list[Any]
+) -> None:
     rng = random.Random(7)
     for _ in range(40):
         characters = list(text)
         for _ in range(rng.randint(1, 3)):
             characters.insert(rng.randrange(len(characters)), rng.choice('{}[]<>|",:/ntx \\'))
             del characters[rng.randrange(len(characters))]
-        output_of(name, "".join(characters)[: rng.randint(1, len(characters))])
+        output = output_of(name, "".join(characters)[: rng.randint(1, len(characters))])
+        assert all(isinstance(json.loads(arguments), dict) for _, _, arguments in output.calls)
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3-coder", "minimax-m2", "functionary-v3.1", "phi-4-mini"])
-def test_text_around_a_call_is_content_without_the_blanks_between(name: str) -> None:
+def test_calls_are_cut_out_of_the_content(name: str) -> None:
     call = next(text for known, text, _ in EXAMPLES if known == name)
-    output = output_of(name, f"<think>\nhm\n\n</think>\n\nI look.\n\n{call}\n Done.\n")
-    assert (output.reasoning, output.content) == ("hm", "I look.Done.\n")
+    output = output_of(name, f"\n<think>\nhm\n\n</think>\n\nI look.\n\n{call}\n Done.\n")
+    assert (output.reasoning, output.content) == ("hm", "I look.\n\nDone.\n")
+    assert output_of(name, f"I look.\n{call}\n").content == "I look."
 
 
 def test_arguments_arrive_while_they_are_written() -> None:
@@ -179,6 +199,11 @@ def test_a_malformed_call_is_one_error(call: str) -> None:
         ("gemma-4", "<|tool_call>call:f{a:NaN}<tool_call|>"),
         ("gemma-4", "<|tool_call>call:f{a:" + "[" * 70 + "<tool_call|>"),
         ("harmony", "<|channel|>commentary to=functions.f<|message|>[]<|call|>"),
+        ("lfm2", "<|tool_call_start|>f(1)<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[(a=1)]<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[f(a=b)]<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[f(a={1: 2})]<|tool_call_end|>"),
+        ("lfm2", "<|tool_call_start|>[f(a=" + "[" * 70 + "<|tool_call_end|>"),
         ("llama-3", '{"name": "get", "parameters": {]}'),
     ],
 )
@@ -205,6 +230,10 @@ def test_a_call_that_is_cut_off_has_no_end() -> None:
 def test_json_that_names_no_tool_is_content(text: str) -> None:
     assert output_of("llama-3", text) == Output(content=text)
     assert output_of("json", text) == Output(content=text)
+
+
+def test_a_whole_call_may_have_its_members_in_any_order() -> None:
+    assert output_of("json", '{"arguments": {"n": 1}, "name": "get"}').calls == [("call_0", "get", '{"n": 1}')]
 
 
 def test_without_tools_calls_are_content() -> None:

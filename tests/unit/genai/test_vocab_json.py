@@ -181,6 +181,19 @@ def test_the_marker_does_not_move_the_space_of_a_sentence_piece_text(tmp_path: P
     assert vocabulary.encode_marked("h\ufdd0e<s>he\ufdd0llo wa", "\ufdd0") == plain
 
 
+def test_a_normalizer_makes_no_special_token_of_other_text(tmp_path: Path) -> None:
+    path = byte_level(tmp_path) / "tokenizer.json"
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content["normalizer"] = {"type": "Lowercase"}
+    for token in content["added_tokens"]:
+        token["normalized"] = True
+    path.write_text(json.dumps(content), encoding="utf-8")
+    vocabulary = opened(tmp_path)
+    assert vocabulary.encode("A<|IM_END|>", False) == [97, 264]
+    assert vocabulary.encode_exact("A<|IM_END|>") == [*b"a<|im_end|>"]
+    assert vocabulary.encode_exact("A<|im_end|>") == [97, 264]
+
+
 def test_templates_of_the_tokenizer_config(tmp_path: Path) -> None:
     assert with_files(tmp_path, tokenizer_config={"chat_template": CHATML}).chat_templates == {"default": CHATML}
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from winml_lite.interrupts import strike
 from winml_lite.native import activity
 from winml_lite.native.activity import Activity, Engine, apart
 
@@ -137,19 +138,13 @@ def test_an_interrupt_stops_the_work_and_waits_for_its_end() -> None:
     assert ended.is_set()
 
 
-def test_an_interrupt_in_a_callback_strikes_again() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        activity.strike_again()
-        threading.Event().wait(20)
-
-
 def test_a_second_interrupt_does_not_leave_work_that_must_end() -> None:
     stopped, ended = threading.Event(), threading.Event()
 
     def work() -> None:
-        activity._strike()
+        strike()
         stopped.wait(20)
-        activity._strike()
+        strike()
         time.sleep(0.3)
         ended.set()
 

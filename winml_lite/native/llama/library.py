@@ -19,7 +19,8 @@ from functools import partial
 from typing import Any, Final
 
 from ...handles import free_in_child
-from ..activity import Activity, Engine, at_exit, strike_again
+from ...interrupts import strike_again
+from ..activity import Activity, Engine, at_exit
 from ..hardware import Device
 from .api import LlamaApi, MediaApi, import_api, import_media_api, installed_version
 from .devices import ggml_devices, load_ggml

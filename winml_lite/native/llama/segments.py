@@ -81,11 +81,13 @@ class Spans:
         self._spans.append(Span(position, position + plan.position_count, surplus, plan.is_uniform))
 
     def cut(self, position: int) -> Segment | None:
-        """Strike what begins at `position` or beyond; return the last segment if it was struck."""
+        """Strike what lies at `position` or beyond; return the last segment if it was struck as a whole."""
         struck = False
         while self._spans and self._spans[-1].start >= position:
             self._spans.pop()
             struck = True
+        if self._spans and self._spans[-1].stop > position:  # in the midst of rows; what follows there is no segment
+            self._spans[-1] = self._spans[-1]._replace(stop=position)
         return self._last if struck else None
 
     @property

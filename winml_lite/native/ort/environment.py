@@ -14,7 +14,8 @@ from functools import cache, partial
 from typing import Final
 
 from ...handles import Resource
-from ..activity import Engine, free_before_exit, free_last, strike_again
+from ...interrupts import strike_again
+from ..activity import Engine, free_before_exit, free_last
 from . import api
 
 logger = logging.getLogger("winml_lite.native")

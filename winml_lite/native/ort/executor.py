@@ -31,6 +31,8 @@ _RUN = "IWinMLPipeline.Run"
 class OrtExecutor:
     """One session with its bindings."""
 
+    segments: Segments | None = None
+
     def __init__(
         self,
         session: Session,
@@ -58,7 +60,6 @@ class OrtExecutor:
         elif pairs and not options.caller_owns_state:
             self._state = ManagedState(pairs, artifact.shareable_pairs, options.capacity_hint)
         self.sequence: Sequence | None = self._state
-        self.segments: Segments | None = None
         self._managed_inputs = self._state.inputs if self._state is not None else frozenset()
         self._open_inputs = tuple(index for index in range(len(self.inputs)) if index not in self._managed_inputs)
         """Inputs that the caller binds: a few of many, where a decoder keeps its state itself."""
@@ -66,9 +67,7 @@ class OrtExecutor:
         self._bound_outputs: list[Storage | None] = [None] * len(self.outputs)
         self._wanted = [False] * len(self.outputs)
         names = {port.name: index for index, port in enumerate(session.inputs)}
-        self._passed_through = {
-            index: names[port.name] for index, port in enumerate(session.outputs) if port.name in names
-        }
+        self._passed_through = {i: names[port.name] for i, port in enumerate(session.outputs) if port.name in names}
         """Outputs that are an input: the engine neither copies them nor uses memory given for them."""
         self._symbols = Symbols(session.inputs, self._managed_inputs)
         self._control: RunControl = RunControl(session) if twin_of is None else twin_of._control
@@ -78,6 +77,9 @@ class OrtExecutor:
         self._late_copies: list[tuple[Storage, Storage]] = []
         self._passed_wanted: list[int] = []
         self._taken: dict[int, Storage] = {}
+        self._published_states: list[int] = []  # state outputs that are read after a run
+        self._presents: dict[int, Storage] = {}
+        """What they were, from `commit` on. The state may have the same memory: who reads one gets a copy."""
         self._step = 0
         self._dirty = self._outputs_dirty = True
         self._produced = False
@@ -127,8 +129,9 @@ class OrtExecutor:
         slots = self._call.slots
         if slots.has_fresh:
             slots.empty()
-        if self._taken:
+        if self._taken or self._presents:
             self._taken.clear()
+            self._presents.clear()
         activity = self._activity
         try:
             activity.running = SOME_THREAD
@@ -162,8 +165,13 @@ class OrtExecutor:
             for target, produced in self._late_copies:
                 target.data[:] = produced.data
             self._late_copies = []
-        if self._state is not None:
-            self._state.commit(self._call.slots, self._taken, self._call.input_values)
+        state = self._state
+        if state is not None:
+            for index in self._published_states:
+                self.output(index)
+            state.commit(self._call.slots, self._taken, self._call.input_values)
+            if self._taken:
+                self._presents = {index: self._taken.pop(index) for index in state.outputs if index in self._taken}
 
     def discard(self) -> None:
         self._produced = False
@@ -194,11 +202,14 @@ class OrtExecutor:
 
     def _take(self, index: int) -> Storage:
         context = "IWinMLStage.GetOutput"
+        present = self._presents.get(index)
+        if present is not None:
+            return copied(present)
         slots, state = self._call.slots, self._state
         slot = slots.place.get(index)
         if slot is None:
             raise WinMLError(NOT_FOUND, context, f"output {index} was not requested")
-        if state is not None and index in state.outputs and (state.placed(index) or not slots.value(slot)):
+        if state is not None and index in state.outputs and state.placed(index):
             return state.storage(state.outputs[index])
         value = slots.take(slot)
         if not value:
@@ -219,11 +230,9 @@ class OrtExecutor:
 
         It gets the present bindings of inputs. The outputs of this one are made to stay as the last run left them.
         """
-        state = self._state
-        if state is not None and self._produced:
-            for index in state.outputs:
-                if self._wanted[index]:
-                    self.output(index)
+        if self._produced:
+            for index in self._presents:
+                self.output(index)
         twin = self._twin = self._twin or OrtExecutor(*self._given, twin_of=self)
         for index in self._open_inputs:
             twin.bind_input(index, self._bound_inputs[index])
@@ -263,6 +272,9 @@ class OrtExecutor:
         self._copies = []
         self._passed_wanted = [index for index in self._passed_through if self._wanted[index]]
         managed = state.outputs if state is not None else {}
+        self._published_states = [
+            index for index in managed if self._wanted[index] and self._bound_outputs[index] is None
+        ]
         chosen = [
             index
             for index, storage in enumerate(self._bound_outputs)

@@ -18,7 +18,7 @@ from ..activity import is_leaving
 from . import api
 from .pairs import StatePair
 from .slots import OutputSlots
-from .values import copied, has_whole_bytes, size_in_bytes, truncated, value_descriptor, value_of, view_of
+from .values import has_whole_bytes, size_in_bytes, truncated, value_descriptor, value_of, view_of
 
 Value = Storage | int
 """What a pair holds: a storage, or a value of the engine that belongs to the state; 0 is nothing."""
@@ -199,12 +199,9 @@ class ManagedState:
         self._step = 0
 
     def storage(self, index: int) -> Storage:
-        """A copy of the present value of a pair; of a shared pair only the part in use."""
+        """A copy of the part in use of a shared pair."""
         held = self._held[0]
-        value = held.values[index]
-        if not self._shared[index]:
-            return copied(view_of(value) if isinstance(value, int) else value)
-        return self._cut(value, self.pairs[index].axis, held.position + self._step)
+        return self._cut(held.values[index], self.pairs[index].axis, held.position + self._step)
 
     # Inside
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import TypeVar, TypeVarTuple
 
 from .errors import BUSY, WinMLError, recast
 
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 
 _HOLDER = "holder"
@@ -29,23 +29,25 @@ class Gate:
         self.has_outputs = False
         """Whether the last run succeeded."""
 
-    def hold(self, context: str, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    def hold(self, context: str, work: Callable[[*Ts], R], *arguments: *Ts) -> R:
         """Return `work(...)`, done while no other call holds the pipeline; if one does, raise 0x800700AA at once.
 
         A failure of `work` becomes the failure of the public call `context`.
         """
         claim = object()
+        holders = self._holders
         try:
-            if self._holders.setdefault(_HOLDER, claim) is not claim:
+            if holders.setdefault(_HOLDER, claim) is not claim:
                 raise _busy(context)
-            return work(*args, **kwargs)
+            return work(*arguments)
         except WinMLError as error:
             if error.is_final:
                 raise
             raise recast(error, context) from error.__cause__
         finally:
             try:
-                self.leave(claim)
+                if holders.get(_HOLDER) is claim:
+                    del holders[_HOLDER]
             except KeyboardInterrupt:
                 self.leave(claim)
                 raise

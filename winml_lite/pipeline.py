@@ -60,7 +60,8 @@ class PipelineCore:
         """Run every stage once and commit; on any failure discard everything that ran."""
         gate = self.gate
         gate.has_outputs = False
-        if Storage.open_locks or Storage.staged_count:
+        has_staged = Storage.staged_count
+        if has_staged or Storage.open_locks:
             self._look_at_storages()
         executor = self.single
         if executor is None:
@@ -74,7 +75,7 @@ class PipelineCore:
             except BaseException:
                 executor.discard()
                 raise
-        if Storage.staged_count:
+        if has_staged:
             publish_bound(self.stages)
         gate.run_count += 1
         gate.has_outputs = True

@@ -136,7 +136,6 @@ def test_a_run_of_three_stages_enters_few_functions(
         "run": 2,  # of the pipeline and of its graph
         "hold": 1,
         "execute": 1,
-        "leave": 1,
         "carry": 2,
         "bind": 2,
         "check_cancelled": 3,

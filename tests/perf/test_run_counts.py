@@ -16,12 +16,12 @@ from winml_lite import Runtime, TensorAccessMode, TensorDataType
 pytestmark = pytest.mark.perf
 
 
-def test_a_run_enters_four_functions_of_the_object_model(
+def test_a_run_enters_three_functions_of_the_object_model(
     runtime: Runtime, files: ModelFiles, fake_ort: FakeBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, pipeline = built_add(runtime, files.onnx("add"))
     monkeypatch.setattr(fake_ort.executors[0], "run", lambda: None)
-    assert calls_of(pipeline) == {"run": 1, "hold": 1, "execute": 1, "leave": 1}
+    assert calls_of(pipeline) == {"run": 1, "hold": 1, "execute": 1}
 
 
 def test_runs_on_unchanged_bindings_bind_nothing(

@@ -15,7 +15,7 @@ def fail(error: BaseException) -> None:
 
 def test_the_work_is_done_and_its_result_returned() -> None:
     gate = Gate()
-    assert gate.hold("Call", lambda a, b: (a, b, gate.holder is not None), 1, b=2) == (1, 2, True)
+    assert gate.hold("Call", lambda a, b: (a, b, gate.holder is not None), 1, 2) == (1, 2, True)
     assert gate.holder is None
 
 
@@ -61,16 +61,20 @@ def test_a_claim_holds_the_pipeline_until_it_leaves() -> None:
     assert gate.holder is None
 
 
-def test_an_interrupt_while_giving_back_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, leave = Gate(), Gate.leave
-    interrupts = iter([KeyboardInterrupt()])
+def test_an_interrupt_while_giving_back_is_not_lost() -> None:
+    class Interrupted(dict[str, object]):
+        """Ctrl-C strikes in the first look."""
 
-    def interrupted(self: Gate, claim: object) -> None:
-        for interrupt in interrupts:
-            raise interrupt
-        leave(self, claim)
+        strikes = 1
 
-    monkeypatch.setattr(Gate, "leave", interrupted)
+        def get(self, key: str, default: object = None) -> object:
+            if self.strikes:
+                self.strikes -= 1
+                raise KeyboardInterrupt
+            return super().get(key, default)
+
+    gate = Gate()
+    gate._holders = Interrupted()
     with pytest.raises(KeyboardInterrupt):
         gate.hold("Call", int)
     assert gate.holder is None

@@ -33,6 +33,9 @@ class OrtExecutor:
 
     segments: Segments | None = None
 
+    _is_involved = True
+    """Whether a run is more than a call on given memory: state, fresh outputs or copies. Known once it is prepared."""
+
     def __init__(
         self,
         session: Session,
@@ -117,22 +120,12 @@ class OrtExecutor:
     # Runs
 
     def run(self) -> None:
-        state = self._state
         self._produced = False
-        if self._dirty or (state is not None and state.placed_in is not self._call.slots):
-            self._prepare()
-        if state is not None:
-            state.admit(self._step)
-        control = self._control
+        if self._dirty or self._is_involved:
+            self._begin()
+        control, activity = self._control, self._activity
         if control.stopped:
             control.clear_stop()  # it came after the run that it was meant for
-        slots = self._call.slots
-        if slots.has_fresh:
-            slots.empty()
-        if self._taken or self._presents:
-            self._taken.clear()
-            self._presents.clear()
-        activity = self._activity
         try:
             activity.running = SOME_THREAD
             if activity.barred:
@@ -142,11 +135,26 @@ class OrtExecutor:
             activity.running = 0
         if status or control.stopped:
             self._end_badly(status)
-        if state is not None:
-            state.measure(slots, self._step)
-        if self._copies or self._passed_wanted:
-            self._copy_outputs()
+        if self._is_involved:
+            if self._state is not None:
+                self._state.measure(self._call.slots, self._step)
+            if self._copies or self._passed_wanted:
+                self._copy_outputs()
         self._produced = True
+
+    def _begin(self) -> None:
+        """Do what comes before the call of an unprepared or involved run."""
+        state = self._state
+        if self._dirty or (state is not None and state.placed_in is not self._call.slots):
+            self._prepare()
+        if state is not None:
+            state.admit(self._step)
+        slots = self._call.slots
+        if slots.has_fresh:
+            slots.empty()
+        self._taken.clear()
+        self._presents.clear()
+        self._is_involved = state is not None or slots.has_fresh or bool(self._copies or self._passed_wanted)
 
     def _end_badly(self, status: int | None) -> None:
         """Raise for a failed run; one that ended well in spite of `abort` is good."""

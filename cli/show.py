@@ -181,6 +181,7 @@ def _tokenizer(path: Path, has_template: bool = True) -> dict[str, Any]:
                     "bos_token_id": tokenizer.bos_token_id,
                     "eos_token_ids": tokenizer.eos_token_ids,
                     "chat_template": tokenizer.chat_template,
+                    "warnings": list(tokenizer.warnings),
                 }
             }
     except genai.WinMLError as error:
@@ -228,6 +229,7 @@ def _tokenizer_lines(record: dict[str, Any]) -> list[str]:
             f"tokenizer      {tokenizer['token_count']:,} tokens, begin {tokenizer['bos_token_id']}, "
             f"end {tokenizer['eos_token_ids']}"
         )
+        lines += [f"warning        {warning}" for warning in tokenizer["warnings"]]
     elif "tokenizer_problem" in record:
         lines.append(f"tokenizer      {record['tokenizer_problem']}")
     template = (tokenizer or record).get("chat_template")

@@ -103,6 +103,18 @@ class ChatCompletionEventType(IntEnum):
     ERROR = 6
 
 
+class ChatCompletionFinishReason(IntEnum):
+    """Why a chat turn ended. There is none for tool calls: such a turn ends by one of these, too."""
+
+    EOS_TOKEN = 0
+    STOP_TOKEN = 1
+    MAX_TOKENS = 2
+    SEQUENCE_CAPACITY = 3
+    CANCELED = 4
+    ERROR = 5
+    ADDITIONAL_STOP = 6
+
+
 def _set(record: object, name: str, value: object) -> None:
     object.__setattr__(record, name, value)
 

@@ -1,7 +1,8 @@
 """The vocabulary of a GGUF file, run by llama.cpp through `winml_lite.Vocabulary` (genai §2.1 to 2.5).
 
 llama.cpp refuses names of pre-tokenizers that it does not know; for a file without such a name it splits text in its
-default way, and the vocabulary here says so in `warnings`.
+default way, and the vocabulary here says so in `warnings`. It also says there which kinds of vocabulary are passed
+through as llama.cpp runs them, without a comparison with their original tokenizers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .codes import FILE_CORRUPT, FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
 from .vocabulary import DEFAULT_TEMPLATE
 
 _TEMPLATE_KEY = "tokenizer.chat_template"
+_COMPARED = ("gpt2", "llama")  # kinds whose ids were compared with those of another library
 _UNKNOWN, _CONTROL = 2, 3  # token types that text does not make
 _TOKEN_KEYS = {
     "unk_token": "tokenizer.ggml.unknown_token_id",
@@ -133,7 +135,13 @@ class GgufVocabulary:
         }
 
     def _warnings(self) -> tuple[str, ...]:
-        if self._vocabulary.model != "gpt2" or self._vocabulary.pre:
+        kind = self._vocabulary.model
+        if kind not in _COMPARED:
+            return (
+                f"vocabularies of the kind {kind!r} (tokenizer.ggml.model) are passed through to llama.cpp unverified; "
+                "compare some ids with those of the tokenizer the model was trained with",
+            )
+        if kind != "gpt2" or self._vocabulary.pre:
             return ()
         return (
             "the file does not name its pre-tokenizer (tokenizer.ggml.pre), so llama.cpp splits text in its default "

@@ -24,6 +24,7 @@ from .reading import read_bytes
 from .vocab_files import VocabularyFiles
 
 _LARGEST_VOCABULARY = 1 << 24  # tokens; a larger id is damage, and no list of all ids could be made
+_MEND = "transformers' AutoTokenizer.from_pretrained(folder).save_pretrained(folder) writes a tokenizer.json"
 _MODEL_TYPES = ("BPE", "WordPiece", "WordLevel", "Unigram")
 
 
@@ -182,7 +183,7 @@ def _tokenizer_file(path: str) -> str:
 def _open(path: str) -> Any:
     data = read_bytes(path)
     if path.lower().endswith((".model", ".tiktoken")):
-        raise NotSupportedError(NOT_SUPPORTED, path, "only tokenizer.json and .gguf vocabularies can be read")
+        raise NotSupportedError(NOT_SUPPORTED, path, f"only tokenizer.json and .gguf vocabularies can be read; {_MEND}")
     try:
         with _library_errors(path, "not a tokenizer.json"):
             return tokenizers.Tokenizer.from_buffer(data)

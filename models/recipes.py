@@ -15,6 +15,7 @@ from typing import Any
 from . import gguf_models, hybrid_models, projector_models
 from .gguf_models import RANDOM_SHAPE, SENTENCE, vocabulary_metadata
 from .gguf_writer import Tensors, write_gguf, write_shards
+from .other_vocabularies import OTHER_KINDS, other_vocabulary_metadata
 from .vocabularies import byte_level_vocabulary, sentencepiece_vocabulary
 
 __all__ = [
@@ -87,10 +88,13 @@ def vocabulary_gguf(folder: Folder, kind: str = "smollm") -> Path:
     """Build a GGUF with a vocabulary only.
 
     `kind`: the text splitting of a byte-level one (`"smollm"`, `"gpt-2"`, `"llama-bpe"`, `"qwen2"`), or
-    SentencePiece-type: `"spm"`, which puts a space in front of a text, and `"spm-no-prefix"`, which does not.
+    SentencePiece-type: `"spm"`, which puts a space in front of a text, and `"spm-no-prefix"`, which does not; or
+    one of the kinds of `other_vocabularies.py`: `"bert"`, `"t5"`, `"rwkv"`.
     """
 
     def model() -> Model:
+        if kind in OTHER_KINDS:
+            return other_vocabulary_metadata(kind), {}
         if kind.startswith("spm"):
             vocabulary = sentencepiece_vocabulary(add_space_prefix=kind == "spm")
         else:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from genai.runtime import NotSupportedError, WinMLError
+from genai.tasks import ChatCompletionFinishReason
+
+
+def test_g8_finish_reasons_of_a_chat_turn() -> None:
+    assert ChatCompletionFinishReason.ADDITIONAL_STOP == 6
+    assert ChatCompletionFinishReason.ERROR == 5
 
 
 def test_g9_an_error_carries_its_code_and_is_an_os_error() -> None:

@@ -150,3 +150,11 @@ HARD_STRINGS: tuple[str, ...] = tuple(
     )
 )
 """More than 500 different strings without lone surrogates."""
+
+
+def generated_strings(count: int) -> list[str]:
+    """Return `count` seeded strings: words, blanks, special spellings and single characters in any mixture."""
+    rng = random.Random(1130)
+    parts = (*_PICKED, *_ALPHABET)
+    mixed = ["".join(rng.choices(parts, k=rng.randint(2, 6))) for _ in range(count // 2)]
+    return mixed + ["".join(rng.choices(_ALPHABET, k=rng.randint(1, 90))) for _ in range(count - count // 2)]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from models.onnx_models import add, save
-from models.recipes import SENTENCE, random_gguf, scripted_gguf, scripted_onnx
+from models.recipes import SENTENCE, random_gguf, scripted_gguf, scripted_onnx, vocabulary_gguf
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = [sys.executable, "-c", "from cli.main import main; main(prog_name='winml-lite')"]
@@ -406,6 +406,19 @@ def test_show_gives_a_graph_nothing_of_a_gguf_beside_it(tmp_path: Path) -> None:
 
 def test_show_prints_the_template(folder: Path) -> None:
     assert b"message" in run("show", scripted_onnx(folder), "--template").stdout
+
+
+@needs_llama
+def test_show_prints_the_template_of_a_gguf(folder: Path) -> None:
+    assert b"message" in run("show", scripted_gguf(folder), "--template").stdout
+
+
+@needs_llama
+def test_show_says_which_vocabularies_are_unverified(tmp_path: Path) -> None:
+    file = vocabulary_gguf(tmp_path, "rwkv")
+    (warning,) = json.loads(run("show", file, "--json").stdout)["tokenizer"]["warnings"]
+    assert "'rwkv'" in warning
+    assert f"warning        {warning}" in run("show", file).stdout.decode().splitlines()
 
 
 WITHOUT_LLAMA = [sys.executable, "-c", "import sys; sys.modules['llama_cpp'] = None\n" + PROGRAM[2]]

@@ -163,6 +163,15 @@ def test_s_tok_05_a_missing_pre_tokenizer_is_an_inspectable_warning(open_fake: A
     assert "tokenizer.ggml.pre" in warning
 
 
+@pytest.mark.parametrize("kind", ["bert", "t5", "rwkv", "plamo2"])
+def test_a_kind_that_was_never_compared_is_said_to_be_unverified(open_fake: Any, kind: str) -> None:
+    native = SpelledVocabulary()
+    native.model = kind
+    (warning,) = open_fake(native).warnings
+    assert repr(kind) in warning
+    assert "unverified" in warning
+
+
 def test_a_named_pre_tokenizer_needs_no_warning(open_fake: Any) -> None:
     native = SpelledVocabulary()
     native.model, native.pre = "gpt2", "smollm"

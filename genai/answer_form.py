@@ -16,6 +16,7 @@ from winml_lite import WinMLError
 from .checks import instance_of
 from .codes import E_INVALIDARG
 from .constraint_state import ConstraintCore
+from .conversation_output import special_marks
 from .grammar import Schema, choices_grammar, json_schema_grammar, regex_grammar, text_grammar
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class AnswerForm:
         a grammar of the user's own is the whole answer.
         """
         end = _reasoning_end(formatted) if self._may_follow_reasoning else None
-        tokens = {} if end is None else _special_tokens(core, end)
+        tokens = {} if end is None else special_marks(core.vocabulary, end)
         parse = self._parse if end is None else lambda text: self._parse(text.partition(end)[2].lstrip())
         return ConstraintCore(core.token_table, self._grammar(end, tokens), core.token_text_bytes, parse=parse)
 
@@ -118,11 +119,6 @@ def _reasoning_end(formatted: ConversationFormatResult | None) -> str | None:
         return None
     syntax = formatted.output_syntax
     return syntax.reasoning.closing if syntax.starts_in_reasoning and syntax.reasoning is not None else None
-
-
-def _special_tokens(core: TokenizerCore, mark: str) -> Tokens:
-    token_id = core.vocabulary.find(mark)
-    return {mark: token_id} if token_id is not None and token_id in core.vocabulary.special_token_ids else {}
 
 
 def _name(value: object) -> str:

@@ -104,7 +104,7 @@ def output_constraint(request: ChatCompletionRequest, syntax: OutputSyntax, voca
         return _tool_constraint(request, syntax, end, vocabulary)
     if request.response_format == formats.TEXT:
         return None, ()
-    known = _special_marks(vocabulary, end or "")
+    known = special_marks(vocabulary, end or "")
     if syntax.has_channels:
         unsupported(f"response_format {request.response_format.name} is not available for a model that writes channels")
     if request.response_format == formats.JSON_OBJECT:
@@ -125,7 +125,7 @@ def _constraint(grammar: str, lazy: bool = False) -> ConversationConstraint:
     return ConversationConstraint(SYNTAX, SYNTAX_VERSION, lazy, grammar)
 
 
-def _special_marks(vocabulary: TextVocabulary, *texts: str) -> dict[str, int]:
+def special_marks(vocabulary: TextVocabulary, *texts: str) -> dict[str, int]:
     """The special tokens that are spelled in `texts`: a grammar must name them by id."""
     spelled = [spelling for spelling in vocabulary.control_spellings if any(spelling in text for text in texts)]
     ids = {spelling: vocabulary.find(spelling) for spelling in spelled}
@@ -150,7 +150,7 @@ def _tool_constraint(
         if request.tool_choice != choices.NAMED or tool.name == request.named_tool_choice
     ]
     is_lazy = request.tool_choice == choices.AUTO
-    tokens = _special_marks(vocabulary, *astuple(dialect.written), reasoning_end or "")
+    tokens = special_marks(vocabulary, *astuple(dialect.written), reasoning_end or "")
     end = None if is_lazy else reasoning_end
     grammar = tool_call_grammar(tools, dialect.written, parallel=parallel, reasoning_end=end, tokens=tokens)
     triggers = (_trigger(syntax, dialect.written, dialect, tokens),) if is_lazy else ()
@@ -166,7 +166,7 @@ def _trigger(
     mark = next((mark for mark in (*dialect.frames, dialect.opener) if mark and begin.startswith(mark)), None)
     if mark is None:
         # Nothing announces the call: it is one from the moment when the answer, after any reasoning, names a tool.
-        names = "|".join(re.escape(name) for name, _ in syntax.tools)
+        names = "|".join(re.escape(written.spelled(name)) for name, _ in syntax.tools)
         before = "" if syntax.reasoning is None else rf"(?:[\s\S]*{re.escape(syntax.reasoning.closing)})?"
         pattern = rf'{before}\s*({re.escape(begin)}(?:{names})")[\s\S]*'
         return ConversationConstraintTrigger(types.FULL_PATTERN, None, pattern)

@@ -98,6 +98,10 @@ class CallSyntax:
     separator: str
     last: str
 
+    def spelled(self, name: str) -> str:
+        """Return a name as a call has it: inside quotes as JSON."""
+        return json.dumps(name, ensure_ascii=False)[1:-1] if self.before_arguments.startswith('"') else name
+
 
 def tool_call_grammar(
     tools: Sequence[tuple[str, Schema]],
@@ -116,9 +120,10 @@ def tool_call_grammar(
     calls, rules = [], []
     for index, (name, schema) in enumerate(tools):
         calls.append(f"call_{index}")
-        begin = _marks(f"{syntax.before_name}{name}{syntax.before_arguments}", tokens)
+        spelled = _literal(syntax.spelled(name))
+        begin = f"{_marks(syntax.before_name, tokens)} {spelled} {_marks(syntax.before_arguments, tokens)}"
         end = _marks(syntax.after, tokens)
-        rules.append(f"call_{index}: {begin} arguments_{index} {end}".rstrip())
+        rules.append(f"call_{index}: {begin.strip()} arguments_{index} {end}".rstrip())
         rules.append(f"arguments_{index}: %json {_schema_text(schema, strict=False)}")
     more = f" ({_marks(syntax.separator, tokens)} call)*" if parallel else ""
     body = f"{_marks(syntax.first, tokens)} call{more} {_marks(syntax.last, tokens)}".strip()

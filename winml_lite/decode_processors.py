@@ -17,7 +17,7 @@ from .checks import INT32_MAX
 from .connections import may_hold_as_many
 from .errors import E_BOUNDS, E_INVALIDARG, WinMLError
 from .processor_stage import Journal
-from .storage import Storage
+from .storage import Storage, descriptor_text
 from .values import NUMPY_NAMES, Descriptor, TensorDataType
 
 _INT32 = TensorDataType.INT32
@@ -48,8 +48,7 @@ class _DecodeWork:
             raise WinMLError(
                 E_INVALIDARG,
                 what,
-                f"expected {math.prod(shape)} elements of {data_type.name}, "
-                f"got {storage.data_type.name}{list(storage.shape)}",
+                f"expected {math.prod(shape)} elements of {data_type.name}, got {descriptor_text(storage.descriptor)}",
             )
 
 
@@ -62,7 +61,8 @@ class DecodeEmbed(_DecodeWork):
         _check_limit("vocabulary_size", vocabulary_size)
         _check_limit("sequence_capacity", sequence_capacity)
         if hidden.data_type not in _FLOATS or math.prod(hidden.shape) != hidden_size:
-            raise _wrong(f"hidden_output must be {hidden_size} elements of FLOAT32 or FLOAT16, not {_text(hidden)}")
+            given = descriptor_text(hidden.descriptor)
+            raise _wrong(f"hidden_output must be {hidden_size} elements of FLOAT32 or FLOAT16, not {given}")
         super().__init__(
             (
                 (_INT32, (sequence_capacity,)),
@@ -98,7 +98,7 @@ class DecodeSample(_DecodeWork):
         self, logits: Descriptor, ring: Storage, position: Storage, length: Storage, observed: Storage
     ) -> None:
         if ring.data_type is not _INT32 or not 1 <= math.prod(ring.shape) <= INT32_MAX:
-            raise _wrong(f"token_ring must be INT32 of 1..2**31-1 elements, not {_text(ring)}")
+            raise _wrong(f"token_ring must be INT32 of 1..2**31-1 elements, not {descriptor_text(ring.descriptor)}")
         _check_one(position, "position", _INTEGERS)
         _check_one(length, "sequence_length", _INTEGERS)
         _check_one(observed, "observed_token", (_INT32,))
@@ -138,7 +138,9 @@ class DecodeGreedy(_DecodeWork):
         if not self._is_mask:
             _check_one(step_state, "step_state", (*_INTEGERS, *_FLOATS))
         elif count < 1 or (step_state.data_type is TensorDataType.FLOAT16 and count % 2):
-            raise _wrong(f"a mask has elements, a FLOAT16 one an even number, not {_text(step_state)}")
+            raise _wrong(
+                f"a mask has elements, a FLOAT16 one an even number, not {descriptor_text(step_state.descriptor)}"
+            )
         super().__init__((logits,), (observed, next_token, position, step_state))
         self._observed, self._next, self._position, self._state = (_flat(storage) for storage in self.kept)
 
@@ -209,11 +211,7 @@ def _check_limit(name: str, value: int) -> None:
 def _check_one(storage: Storage, name: str, types: Sequence[TensorDataType]) -> None:
     if storage.data_type not in types or math.prod(storage.shape) != 1:
         names = " or ".join(data_type.name for data_type in types)
-        raise _wrong(f"{name} must be one element of {names}, not {_text(storage)}")
-
-
-def _text(storage: Storage) -> str:
-    return f"{storage.data_type.name}{list(storage.shape)}"
+        raise _wrong(f"{name} must be one element of {names}, not {descriptor_text(storage.descriptor)}")
 
 
 def _wrong(message: str) -> WinMLError:

@@ -131,5 +131,13 @@ def test_a_call_names_special_tokens_by_id_and_takes_any_few_blanks() -> None:
     syntax = CallSyntax("", '<call> {"name": "', '", "arguments": ', "}</call>", "\n", "")
     grammar = tool_call_grammar([("now", {})], syntax, parallel=True, tokens={"<call>": 5})
     assert grammar.startswith("start: call (BLANKS call)*\ncall: call_0\n")
-    assert 'call_0: <[5]> BLANKS "{\\"name\\":" BLANKS "\\"now\\"," BLANKS "\\"arguments\\":" BLANKS' in grammar
+    assert 'call_0: <[5]> BLANKS "{\\"name\\":" BLANKS "\\"" "now" "\\"," BLANKS "\\"arguments\\":" BLANKS' in grammar
     assert "(BLANKS call)*" not in tool_call_grammar([("now", {})], syntax, parallel=False)
+
+
+def test_a_name_in_quotes_is_json_and_none_of_it_a_mark() -> None:
+    quoted = CallSyntax("", '{"name": "', '", "arguments": ', "}", "", "")
+    grammar = tool_call_grammar([('say "<call>" now', {})], quoted, parallel=False, tokens={"<call>": 5})
+    assert r'"say \\\"<call>\\\" now"' in grammar
+    bare = CallSyntax("", "[TOOL_CALLS]", "[ARGS]", "", "", "")
+    assert r'"a\"b"' in tool_call_grammar([('a"b', {})], bare, parallel=False)

@@ -1,4 +1,4 @@
-"""One generation: evaluate, select, stop, emit (genai §6.5, 6.7).
+"""One generation: select, stop, emit (genai §6.5, 6.7). Running the model is `evaluation.py`.
 
 `read_next` runs the model at most once beside pieces of the prompt, and only for the token it returns: there is no
 look-ahead.
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch, CancellationSource
-from .codes import CANCELLED
+from .evaluation import Evaluation
 from .feed import Row
 from .options import TextGenerationOptions
 from .results import (
@@ -58,7 +58,7 @@ class GenerationLoop:
         self._stop_text = StopText(options.stop) if options.stop else None
         self._eos = frozenset(core.eos_token_ids)
         self._stop_ids = frozenset(options.stop_token_ids)
-        self._row: Row | None = None
+        self._evaluation = Evaluation(core, self._latch)
         self._token_ids: list[int] = []
         self._fragments: list[str] = []
         self._prompt_seconds = 0.0
@@ -120,12 +120,11 @@ class GenerationLoop:
             return self._finish(limit)
         if self._latch.is_canceled:
             return self._finish(Reason.CANCELED)
-        if self._row is None:
-            self._row = self._evaluate()
-        if self._row is None or self._latch.is_canceled:
+        row = self._evaluation.next_row()
+        if row is None or self._latch.is_canceled:
             return self._finish(Reason.CANCELED)
         constraint = self._constraint
-        token_id = self._selector.select(self._row) if constraint is None else self._select(self._row, constraint)
+        token_id = self._selector.select(row) if constraint is None else self._select(row, constraint)
         if token_id in self._eos:
             reason = Reason.EOS_TOKEN
         elif token_id in self._stop_ids or (constraint is not None and constraint.is_completed):
@@ -157,37 +156,8 @@ class GenerationLoop:
             return Reason.SEQUENCE_CAPACITY
         return None
 
-    def _evaluate(self) -> Row | None:
-        """Run everything that is retained but not yet consumed; return the last row, None when cancelled before it."""
-        core = self._core
-        was_aborted = False
-        if core.evaluated == len(core.retained):
-            core.step_back()  # an interrupt fell between a run and the use of its row
-        while True:
-            pending = len(core.retained) - core.evaluated
-            try:
-                if pending == 1:
-                    row = core.feed.step(core.retained[-1], core.evaluated)
-                    core.evaluated += 1
-                    return row
-                if pending <= core.feed.chunk:
-                    row = core.feed.run(core.retained[core.evaluated :], core.evaluated)
-                    core.evaluated += pending
-                    return row
-                piece = core.retained[core.evaluated : core.evaluated + core.feed.chunk]
-                core.feed.skip(piece, core.evaluated)
-                core.evaluated += len(piece)
-            except BaseException as error:
-                core.synchronize()
-                if not isinstance(error, WinMLError) or error.hresult != CANCELLED or was_aborted:
-                    raise
-                was_aborted = True  # without a cancel of ours it was a late one for an earlier operation: run again
-            if self._latch.is_canceled:
-                return None
-
     def _emit(self, token_id: int) -> TextGenerationUpdate:
-        self._row = None
-        self._core.retained.append(token_id)
+        self._evaluation.accept(token_id)
         self._token_ids.append(token_id)
         self._selector.accept(token_id)
         fragment = self._decoder.decode_token(token_id)
@@ -216,7 +186,7 @@ class GenerationLoop:
         """Give the core free. Doing it again is fine, and needed when an interrupt cut the first time short."""
         core = self._core
         self._latch.off_cancel(core.feed.abort)
-        self._row = None
+        self._evaluation.settle()
         if self._constraint is not None:
             self._constraint.release(self)
         ran = core.evaluated > self._start_position

@@ -45,6 +45,12 @@ class EngineFailure(click.ClickException):
     exit_code = 4
 
 
+class OutputFailure(click.ClickException):
+    """Standard output is closed, or its disk is full."""
+
+    exit_code = 1
+
+
 class UsageFailure(click.ClickException):
     """What was asked for does not fit the model: a prompt that is too long, another engine's file."""
 

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
-import os
 import sys
+import traceback
+from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
@@ -16,7 +18,7 @@ import click
 import genai
 
 from . import terminal
-from .failure import EXIT_INTERRUPTED, EXIT_NO_READER, ModelFailure, as_failure
+from .failure import EXIT_INTERRUPTED, EXIT_NO_READER, ModelFailure, OutputFailure, as_failure
 
 COMMANDS = {
     "generate": "Continue a prompt, or answer it.",
@@ -50,30 +52,64 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run the command, on whatever standard streams there are."""
+        terminal.open_missing_streams()
+        return super().main(*args, **options)
+
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        """Read the arguments, which writes `--help`."""
+        with _told_failures():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         gc.set_threshold(50_000)  # imports make many objects that stay; looking through them again delays the answer
-        try:
+        with _told_failures():
             terminal.prepare_streams()
-            result = super().invoke(ctx)
-            sys.stdout.flush()  # a reader that has gone shows up here at the latest
-            return result
-        except genai.WinMLError as error:
-            raise as_failure(error) from error
-        except KeyboardInterrupt:
-            terminal.note("\ninterrupted")
-            raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-        except BrokenPipeError:
-            _forget_stdout()
-            raise click.exceptions.Exit(EXIT_NO_READER) from None
-        except OSError as error:
-            raise ModelFailure(str(error)) from error
+            return super().invoke(ctx)
 
 
-def _forget_stdout() -> None:
-    """Let the interpreter's last flush go nowhere instead of failing once more."""
-    with open(os.devnull, "w") as nothing:
-        os.dup2(nothing.fileno(), sys.stdout.fileno())
+@contextlib.contextmanager
+def _told_failures() -> Iterator[None]:
+    """Show failures, and turn them into exit codes."""
+    try:
+        with _failures():
+            yield
+    except click.ClickException as failure:
+        try:
+            failure.show()
+        except OSError:  # nobody can read it: the exit code still says it
+            terminal.forget(sys.stderr)
+        raise click.exceptions.Exit(failure.exit_code) from failure
+
+
+@contextlib.contextmanager
+def _failures() -> Iterator[None]:
+    """Turn exceptions into failures."""
+    try:
+        yield
+        terminal.finish_answer()
+    except genai.WinMLError as error:
+        raise as_failure(error) from error
+    except KeyboardInterrupt:
+        terminal.note("\ninterrupted")
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    except BrokenPipeError:
+        terminal.forget(sys.stdout)
+        raise click.exceptions.Exit(EXIT_NO_READER) from None
+    except terminal.AnswerError as error:
+        raise OutputFailure(str(error)) from error
+    except OSError as error:
+        if _is_of_help(error):
+            terminal.forget(sys.stdout)
+            raise OutputFailure(str(terminal.AnswerError.of(error))) from error
+        raise ModelFailure(str(error)) from error
+
+
+def _is_of_help(error: OSError) -> bool:
+    """Whether writing `--help` or `--version` failed."""
+    return any(frame.f_code is click.echo.__code__ for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -91,6 +127,7 @@ def main() -> None:
     \b
     Exit codes
       0    done
+      1    the answer could not be written: a closed output, a full disk
       2    wrong usage, or a prompt that is too long
       3    the model is missing, unknown, unreadable or of no usable kind
       4    the engine failed or is not installed

@@ -35,6 +35,9 @@ _CONTEXT = click.option(
     type=click.IntRange(1),
     help="Most tokens of prompt and answer.  [default: the model's, to 4096]",
 )
+_LORA = click.option(
+    "--lora", "adapters", multiple=True, metavar="FILE[=SCALE]", help="Apply a LoRA adapter (.gguf) to a GGUF model."
+)
 _TEXT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
@@ -61,6 +64,7 @@ class ModelChoice:
     engine: Literal["llama", "ort"] | None
     threads: int | None
     context_length: int | None
+    adapters: tuple[str, ...]
     offline: bool
     quiet: bool
 
@@ -76,6 +80,7 @@ class ModelChoice:
                 engine=self.engine,
                 threads=self.threads,
                 context_length=self.context_length,
+                adapters=[_adapter(text) for text in self.adapters],
                 offline=self.offline,
                 progress=None if self.quiet else progress,
             )
@@ -84,6 +89,15 @@ class ModelChoice:
         if not self.quiet:
             terminal.note(f"{model.name} on {model.engine}: {model.file}")
         return model
+
+
+def _adapter(text: str) -> tuple[str, float]:
+    """Split FILE or FILE=SCALE; a file whose name has a "=" and no number behind it is a file."""
+    path, _, number = text.rpartition("=")
+    try:
+        return (path, float(number)) if path else (text, 1.0)
+    except ValueError:
+        return text, 1.0
 
 
 def _gather(names: tuple[str, ...], record: Callable[[dict[str, Any]], Any], target: str) -> Decorator:
@@ -102,9 +116,9 @@ def _gather(names: tuple[str, ...], record: Callable[[dict[str, Any]], Any], tar
 
 def model_options(command: Command) -> Command:
     """Add the options that load a model; the command gets `choice`, a `ModelChoice`."""
-    names = ("source", "engine", "threads", "context_length", "offline", "quiet")
+    names = ("source", "engine", "threads", "context_length", "adapters", "offline", "quiet")
     command = _gather(names, lambda values: ModelChoice(**values), "choice")(command)
-    for option in (_QUIET, _OFFLINE, _CONTEXT, _THREADS, _ENGINE, _MODEL):
+    for option in (_QUIET, _OFFLINE, _LORA, _CONTEXT, _THREADS, _ENGINE, _MODEL):
         command = option(command)
     return command
 

@@ -1,14 +1,18 @@
-"""Standard streams: answers on standard output, flushed piece by piece; notes and progress on standard error."""
+"""Standard streams: answers on standard output, flushed piece by piece; notes and progress on standard error.
+
+An answer that cannot be written is a failure; notes that nobody can read are dropped.
+"""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 import time
 from collections.abc import Iterable
 from io import TextIOWrapper
-from typing import Any
+from typing import Any, Self, TextIO
 
 _REDRAW_SECONDS = 0.2
 
@@ -24,10 +28,62 @@ def prepare_streams() -> None:
             stream.reconfigure(encoding=encoding, errors="replace")
 
 
+def open_missing_streams() -> None:
+    """Give the process the standard streams that it was started without (`>&-`).
+
+    Else the next file that somebody opens would get their number, and what engines print would go into it. Standard
+    input is then empty, notes are dropped, and writing an answer fails as it does on a closed file.
+    """
+    if sys.stdin is None:
+        sys.stdin = _nothing(os.O_RDONLY, "r")
+    if sys.stdout is None:
+        sys.stdout = _nothing(os.O_RDONLY, "w")
+    if sys.stderr is None:
+        sys.stderr = _nothing(os.O_WRONLY, "w")
+
+
+def _nothing(flags: int, mode: str) -> TextIO:
+    """Open the null device under the lowest free number, which is the missing one."""
+    stream = open(os.open(os.devnull, flags), mode, closefd=False)
+    assert isinstance(stream, TextIOWrapper)
+    return stream
+
+
+def forget(stream: TextIO) -> None:
+    """Let the interpreter's last flush of a stream go nowhere instead of failing once more."""
+    with open(os.devnull, "w") as nothing:
+        os.dup2(nothing.fileno(), stream.fileno())
+
+
+class AnswerError(OSError):
+    """The answer cannot be written."""
+
+    @classmethod
+    def of(cls, error: OSError) -> Self:
+        """Make one that says why."""
+        reason = "it is closed" if error.errno == errno.EBADF else error.strerror
+        return cls(f"the answer cannot be written to standard output: {reason}")
+
+
 def answer(text: str) -> None:
-    """Write a piece of the answer at once."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """Write a piece of the answer at once. BrokenPipeError when its reader has gone, else AnswerError."""
+    _write(text)
+
+
+def finish_answer() -> None:
+    """Write what is still waiting; fails like `answer`."""
+    _write("")
+
+
+def _write(text: str) -> None:
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except OSError as error:
+        forget(sys.stdout)
+        if isinstance(error, BrokenPipeError) or (sys.platform == "win32" and error.errno == errno.EINVAL):
+            raise BrokenPipeError from error
+        raise AnswerError.of(error) from error
 
 
 def answer_stream(pieces: Iterable[str]) -> None:
@@ -37,7 +93,7 @@ def answer_stream(pieces: Iterable[str]) -> None:
         for piece in pieces:
             answer(piece)
             last = piece
-    except BrokenPipeError:
+    except (BrokenPipeError, AnswerError):
         raise
     except BaseException:
         if last and not last.endswith("\n"):
@@ -53,9 +109,18 @@ def answer_json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """Write a line to standard error; where there is none, nothing happens."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr, flush=True)
+    """Write a line to standard error; where that cannot be, nothing happens."""
+    _tell(f"{text}\n")
+
+
+def _tell(text: str) -> None:
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        forget(sys.stderr)
 
 
 def counted(count: int, noun: str) -> str:
@@ -97,10 +162,10 @@ class Progress:
             return
         self._drawn = now
         share = f"{100 * done // total:3}% of {size}" if total else f"{done / 1e6:.1f} MB"
-        print(f"\r{stage} {self._name}: {share}", end="", file=sys.stderr, flush=True)
+        _tell(f"\r{stage} {self._name}: {share}")
 
     def finish(self) -> None:
         """End the redrawn line."""
         if self._stage and self._is_terminal:
-            print(file=sys.stderr, flush=True)
+            _tell("\n")
         self._stage = ""

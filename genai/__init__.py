@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
     from .cancellation import CancellationSource as CancellationSource
     from .chat import Chat as Chat
+    from .chat_message import ChatMessage as ChatMessage
+    from .chat_reply import ChatReply as ChatReply
+    from .chat_reply import ToolCall as ToolCall
+    from .chat_reply import ToolCallStatus as ToolCallStatus
     from .constraint import TokenConstraint as TokenConstraint
     from .decoder import TokenizerDecoder as TokenizerDecoder
     from .language_model import LanguageModel as LanguageModel
@@ -22,24 +26,32 @@ if TYPE_CHECKING:
     from .results import TextGenerationFinishReason as TextGenerationFinishReason
     from .results import TextGenerationResult as TextGenerationResult
     from .results import TextGenerationTimings as TextGenerationTimings
+    from .speculative_statistics import TextGenerationSpeculativeStatistics as TextGenerationSpeculativeStatistics
     from .text_stream import TextStream as TextStream
     from .tokenizer import Tokenizer as Tokenizer
+    from .turn_stream import ChatStream as ChatStream
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CancellationSource": ".cancellation",
     "Chat": ".chat",
+    "ChatMessage": ".chat_message",
+    "ChatReply": ".chat_reply",
+    "ChatStream": ".turn_stream",
     "LanguageModel": ".language_model",
     "NotSupportedError": "winml_lite",
     "TextGenerationFinishReason": ".results",
     "TextGenerationOptions": ".options",
     "TextGenerationResult": ".results",
+    "TextGenerationSpeculativeStatistics": ".speculative_statistics",
     "TextGenerationTimings": ".results",
     "TextStream": ".text_stream",
     "TokenConstraint": ".constraint",
     "Tokenizer": ".tokenizer",
     "TokenizerDecoder": ".decoder",
+    "ToolCall": ".chat_reply",
+    "ToolCallStatus": ".chat_reply",
     "WinMLError": "winml_lite",
     "load": ".loading",
 }
@@ -47,16 +59,22 @@ _HOMES = {
 __all__ = [
     "CancellationSource",
     "Chat",
+    "ChatMessage",
+    "ChatReply",
+    "ChatStream",
     "LanguageModel",
     "NotSupportedError",
     "TextGenerationFinishReason",
     "TextGenerationOptions",
     "TextGenerationResult",
+    "TextGenerationSpeculativeStatistics",
     "TextGenerationTimings",
     "TextStream",
     "TokenConstraint",
     "Tokenizer",
     "TokenizerDecoder",
+    "ToolCall",
+    "ToolCallStatus",
     "WinMLError",
     "load",
 ]

@@ -1,101 +1,309 @@
-"""Streams for asyncio: the model works in one thread of its own, the event loop stays free.
+"""Streams for asyncio: the model works in a thread of its own, the event loop stays free.
 
-Imported at the first `astream`, since asyncio is of no use to anybody else.
+Who waits for a turn at the model waits in its event loop. The thread lives as long as the turn: so there is one at a
+time for each model, however many calls wait. It is a daemon: interpreter exit stops the engine under it.
+
+Imported at the first asynchronous call, since asyncio is of no use to anybody else. Not here: the generation itself.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import weakref
+from collections import deque
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from contextvars import copy_context
+from queue import SimpleQueue
+from time import monotonic
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from winml_lite import WinMLError
 
 from .codes import E_NOT_VALID_STATE
 from .results import TextGenerationResult
-from .text_stream import TextStream
+from .turnstile import LOOK_AGAIN, Turn, Turnstile, busy
 
 T = TypeVar("T")
+
+
+class AsyncTurn(Turn):
+    """A turn that a task waits for in its event loop."""
+
+    __slots__ = ("_loop", "_may_look", "_task", "is_ending")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._loop = asyncio.get_running_loop()
+        self._task = asyncio.current_task()
+        self._may_look = asyncio.Event()
+        self.is_ending = False
+        """The thread is about to give the turn back: nobody needs to be told that."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the event loop is closed: nobody can read the stream any more."""
+        return self._loop.is_closed()
+
+    def check_behind(self, other: Turn) -> None:
+        """Refuse to wait for the same task."""
+        if isinstance(other, AsyncTurn) and other._task is self._task and not other.is_ending:
+            text = "this task has an unfinished stream of the model: read it to its end or close it"
+            raise WinMLError(E_NOT_VALID_STATE, "generate", text)
+
+    @property
+    def mend(self) -> str:
+        """What to do when a call that waits blocks this turn's event loop."""
+        return (
+            "the event loop of this thread has a stream of the model open: "
+            "use astream() or agenerate(), which let the loop go on meanwhile"
+        )
+
+    def wake(self) -> None:
+        """Tell the waiting task to look."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._may_look.set)
+
+    async def look(self, seconds: float) -> None:
+        """Wait for `wake`, or that long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._may_look.wait()
+        self._may_look.clear()
+
+
+class Call(Generic[T]):
+    """A call that a thread makes and event loops wait for; it sees the context variables of its maker."""
+
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._run = copy_context().run
+        self._function = function
+        self._values: list[T] = []
+        self._errors: list[BaseException] = []
+        self._is_done = False
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
+
+    def run(self) -> None:
+        """Make the call, and wake who waits."""
+        try:
+            self._values.append(self._run(self._function))
+        except BaseException as error:  # whatever it is, who waits gets it
+            self._errors.append(error)
+        self._is_done = True
+        with suppress(IndexError):
+            while True:
+                loop, future = self._waiting.popleft()
+                with suppress(RuntimeError):  # the loop is closed
+                    loop.call_soon_threadsafe(_resolve, future)
+
+    async def result(self) -> T:
+        """Wait for what the call returns or raises; any number of tasks may, of any loops."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.append((loop, future))
+        if not self._is_done:
+            await future
+        if self._errors:
+            raise self._errors[0]
+        return self._values[0]
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """Return `function()`, called in a daemon thread; a cancelled task leaves it running."""
+    call = Call(function)
+    threading.Thread(target=call.run, name="genai", daemon=True).start()
+    return await call.result()
+
+
+class BlockingStream(Protocol):
+    """What `AsyncTextStream` drives: `TextStream`, or a stream of several generations.
+
+    One thread reads and closes it; another one may cancel it.
+    """
+
+    @property
+    def result(self) -> TextGenerationResult: ...
+
+    def __next__(self) -> str: ...
+
+    def cancel(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class _Work:
+    """A stream, the turn it begins with, and the thread that drives it. Any thread may end it."""
+
+    def __init__(self, turnstile: Turnstile, start: Callable[[Turn], BlockingStream]) -> None:
+        self._turnstile = turnstile
+        self._start = start
+        self._lock = threading.Lock()  # around starting and ending the thread
+        self._calls: SimpleQueue[Call[Any] | None] = SimpleQueue()
+        self._turn: AsyncTurn | None = None
+        self._has_thread = False
+        self._is_cancelled = False
+        self.has_ended = False
+        self.stream: BlockingStream | None = None
+        self.closing = Call(self._close)
+
+    async def begin(self, timeout: float | None) -> None:
+        """Wait for the turn as `Turnstile.enter` does; nothing comes of it when the work is ended meanwhile."""
+        deadline = None if timeout is None else monotonic() + timeout
+        self._turn = turn = AsyncTurn()
+        turn.stop = self.end
+        try:
+            self._turnstile.join(turn)
+            while not self.has_ended and not self._turnstile.has_come(turn):
+                rest = LOOK_AGAIN if deadline is None else min(deadline - monotonic(), LOOK_AGAIN)
+                if rest <= 0:
+                    raise busy(timeout)
+                await turn.look(rest)
+        finally:
+            if self.has_ended:  # before it was in the queue
+                self._turnstile.leave(turn)
+
+    @property
+    def has_begun(self) -> bool:
+        return self._turn is not None
+
+    def submit(self, function: Callable[[], T]) -> Call[T] | None:
+        """Have the thread make a call; None when the work has ended."""
+        call = Call(function)
+        with self._lock:
+            if self.has_ended:
+                return None
+            if not self._has_thread:
+                threading.Thread(target=_work, args=(self._calls,), name="genai", daemon=True).start()
+                self._has_thread = True
+            self._calls.put(call)
+        return call
+
+    def read(self) -> str | None:
+        """Return the next piece, None at the end. In the thread."""
+        stream = self._open()
+        return None if stream is None else next(stream, None)
+
+    def read_all(self) -> None:
+        """Generate to the end. In the thread."""
+        stream = self._open()
+        while stream is not None and next(stream, None) is not None:
+            pass
+
+    def _open(self) -> BlockingStream | None:
+        if self.stream is None and not self.has_ended:
+            assert self._turn is not None
+            self.stream = self._start(self._turn)
+            if self._is_cancelled:
+                self.stream.cancel()
+        return self.stream
+
+    def cancel(self) -> None:
+        self._is_cancelled = True
+        if self.stream is not None:
+            self.stream.cancel()
+
+    def end(self) -> None:
+        """Have the thread close the stream when it is done with its step, give the turn back, and go home."""
+        with self._lock:
+            if self.has_ended:
+                return
+            self.has_ended = True
+        if self._turn is not None:
+            self._turn.is_ending = True
+        self.cancel()
+        if self._has_thread:
+            self._calls.put(self.closing)
+            self._calls.put(None)
+        else:
+            self.closing.run()
+
+    def _close(self) -> None:
+        try:
+            if self.stream is not None:
+                self.stream.close()
+        finally:
+            if self._turn is not None:
+                self._turnstile.leave(self._turn)
+                self._turn.wake()  # should it be waiting still
+
+
+def _work(calls: SimpleQueue[Call[Any] | None]) -> None:
+    while (call := calls.get()) is not None:
+        call.run()
+        del call  # it refers to a stream that may be dropped meanwhile
 
 
 class AsyncTextStream:
     """An asynchronous iterator of text pieces; afterwards `result` holds the whole.
 
-    Waiting for the turn, the prompt and every token happen in one worker thread. Cancelling the task that reads,
-    leaving the loop early, or `aclose()` ends the generation as CANCELED after the step that is being computed.
+    Nothing happens before the first read. Then it waits for its turn at the model, and the prompt and every token are
+    computed in a thread. Cancelling the task that reads, leaving the loop and dropping the stream, or `aclose()` ends
+    the generation as CANCELED after the step that is being computed. One task at a time may read.
     """
 
-    def __init__(self, start: Callable[[], TextStream]) -> None:
-        self._start = start
-        self._stream: TextStream | None = None
-        self._is_cancelled = False
-        self._worker: ThreadPoolExecutor | None = ThreadPoolExecutor(1, "genai")
+    def __init__(self, turnstile: Turnstile, timeout: float | None, start: Callable[[Turn], BlockingStream]) -> None:
+        """`start` opens the stream in the thread, when its turn has come; `timeout` limits the wait for that."""
+        self._timeout = timeout
+        self._work = _Work(turnstile, start)
+        self._is_reading = False
+        self._finalizer = weakref.finalize(self, self._work.end)
+        self._finalizer.atexit = False
 
     def __aiter__(self) -> AsyncIterator[str]:
         return self
 
     async def __anext__(self) -> str:
-        worker = self._worker
-        if worker is None:
-            raise StopAsyncIteration
-        try:
-            piece = await _in(worker, self._read)
-        except BaseException:  # cancelled, or the model failed
-            self._end()
-            raise
+        piece = await self._do(self._work.read)
         if piece is None:
-            self._end()
+            await self.aclose()
             raise StopAsyncIteration
         return piece
 
-    def _read(self) -> str | None:
-        if self._stream is None:
-            self._stream = self._start()
-            if self._is_cancelled:
-                self._stream.cancel()
-        return next(self._stream, None)
-
-    def _close(self) -> None:
-        if self._stream is not None:
-            self._stream.close()
-
-    def _end(self) -> None:
-        """Have the worker close the stream when it is done with its step, and then go home."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            worker.submit(self._close)
-            worker.shutdown(wait=False)
+    async def _do(self, read: Callable[[], T]) -> T | None:
+        """Return `read()` of the thread, None after the end. Whatever goes wrong meanwhile ends the generation."""
+        if self._is_reading:
+            raise RuntimeError("another task is reading this stream")
+        self._is_reading = True
+        try:
+            if not self._work.has_begun:
+                await self._work.begin(self._timeout)
+            call = self._work.submit(read)
+            return None if call is None else await call.result()
+        except BaseException:
+            self._work.end()
+            raise
+        finally:
+            self._is_reading = False
 
     @property
     def result(self) -> TextGenerationResult:
         """The result of the finished stream; 0x8007139F before its end."""
-        if self._stream is None:
+        stream = self._work.stream
+        if stream is None:
             raise WinMLError(E_NOT_VALID_STATE, "AsyncTextStream.result", "the stream has not begun: read it")
-        return self._stream.result
+        return stream.result
 
     async def read(self) -> TextGenerationResult:
-        """Generate to the end and return the result."""
-        async with self:
-            async for _ in self:
-                pass
+        """Generate to the end, without coming back to the event loop for each piece, and return the result."""
+        await self._do(self._work.read_all)
+        await self.aclose()
         return self.result
 
     def cancel(self) -> None:
-        """Ask the generation to stop; the iteration then ends, and `result` says CANCELED."""
-        self._is_cancelled = True
-        if self._stream is not None:
-            self._stream.cancel()
+        """Ask the generation to stop; any thread may. The iteration then ends, and `result` says CANCELED."""
+        self._work.cancel()
 
     async def aclose(self) -> None:
         """End the generation and wait until the model is free again."""
-        worker, self._worker = self._worker, None
-        if worker is not None:
-            try:
-                await _in(worker, self._close)
-            finally:
-                worker.shutdown(wait=False)
+        self._work.end()
+        await self._work.closing.result()
 
     async def __aenter__(self) -> Self:
         return self
@@ -103,8 +311,7 @@ class AsyncTextStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
-
-
-async def _in(worker: ThreadPoolExecutor, call: Callable[[], T]) -> T:
-    return await asyncio.get_running_loop().run_in_executor(worker, call)
+        if kind is GeneratorExit:  # a coroutine that is thrown away cannot wait
+            self._work.end()
+        else:
+            await self.aclose()

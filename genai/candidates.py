@@ -1,4 +1,4 @@
-"""Finding the few tokens that a draw can reach, exactly, and drawing one of them (genai §5.4, steps 6 to 10).
+"""Finding the few tokens that a draw can reach, exactly, and drawing one of them (genai §5.4, steps 6 to 10, and XTC).
 
 Top-k uses a bound: split the row over some columns; the k-th largest of the column maxima is reached by k different
 tokens, so no token below it is among the k largest. About 45 tokens of any vocabulary stay for k=40, and those are
@@ -7,6 +7,8 @@ sorted in plain Python.
 Without top-k the threshold comes from min-p, or it sinks until the tokens above it hold the probability that top-p or
 the drawn number asks for. The mass of the whole row is summed in single precision first; where its rounding could
 change the result, again in double.
+
+Not here: top-n-sigma and typical-p (`filters.py`).
 """
 
 from __future__ import annotations
@@ -62,6 +64,12 @@ def ranked(row: Row, ids: Ids, count: int | None = None) -> Ranked:
     return values[order].astype(np.float64), ids[order]
 
 
+def _share_behind(sums: Numbers, first: int, total: float, u: float) -> float:
+    """Return the running sum that `u` selects behind the first `first` weights; it stays below `total`."""
+    below = float(sums[first - 1]) if first else 0.0
+    return min(below + u * (total - below), math.nextafter(total, 0.0))
+
+
 class Candidates:
     """Draws from the whole vocabulary, or from what top-p and min-p keep of it."""
 
@@ -71,6 +79,9 @@ class Candidates:
         self._min_p = options.min_p
         self._min_p_depth = -math.log(options.min_p) if options.min_p > 0 else math.inf
         self._has_plain_temperature = 1e-3 <= options.temperature <= 1e3  # single precision is safe for these
+        self._xtc_threshold = options.xtc_threshold
+        self.excludes_top = False
+        """Whether XTC applies to the next draw."""
         self._mask = np.empty(vocabulary_size, np.bool_)
         self._weights = np.empty(vocabulary_size, np.float32)
 
@@ -84,6 +95,8 @@ class Candidates:
                 return NO_TOKEN
         if self._top_p == 1 and self._min_p > 0:
             return self._pick(*self._above(row, peak, self._min_p_depth), u)
+        if self._top_p == 1 and self.excludes_top:
+            return self._draw_below_top(row, peak, u)
         return self._draw_by_mass(row, peak, u)
 
     def _draw_by_mass(self, row: Row, peak: float, u: float) -> int:
@@ -104,6 +117,20 @@ class Candidates:
         index = min(index, len(sums) - 1)  # min-p may end before the share is reached
         return self._choose(weights, sums, index + 1, ids, u) if self._top_p < 1 else int(ids[index])
 
+    def _draw_below_top(self, row: Row, peak: float, u: float) -> int:
+        """Draw from the whole vocabulary without the tokens that XTC excludes: the number lies past their share."""
+        total = self._exact_mass(row, peak)
+        for depth in DEPTHS:
+            values, ids = self._above(row, peak, depth)
+            weights, sums = self._ladder(values)
+            if depth == math.inf:
+                total = float(sums[-1])
+            first = self._excluded(weights, total, len(sums))
+            index = bisect_right(sums, _share_behind(sums, first, total, u), first)
+            if index < len(sums) and first + 1 < len(sums):  # a token below the threshold is among these
+                break
+        return int(ids[min(index, len(sums) - 1)])
+
     def _mass(self, row: Row, peak: float) -> tuple[float, float]:
         """Return the sum of the row's weights relative to its highest, and the relative error of that sum."""
         if row.dtype.char != "f" or not self._has_plain_temperature:
@@ -122,7 +149,10 @@ class Candidates:
 
     def _above(self, row: Row, peak: float, depth: float) -> Ranked:
         """Return the tokens within `depth` temperatures of the highest, and perhaps some just below."""
-        distance = depth * self._temperature
+        return self._within(row, peak, depth * self._temperature)
+
+    def _within(self, row: Row, peak: float, distance: float) -> Ranked:
+        """Return the tokens whose logits are at most `distance` below the highest, and perhaps some just below."""
         # Rounding the threshold to single precision never shuts out a token; the slack covers the rounding of this
         # line.
         threshold = peak - distance - 1e-9 * (1 + abs(peak) + distance)
@@ -149,10 +179,20 @@ class Candidates:
         return self._choose(weights, sums, count, ids, u)
 
     def _choose(self, weights: Numbers, sums: Numbers, count: int, ids: Sequence[int] | Ids, u: float) -> int:
-        """Apply min-p to the first `count` candidates and draw one of those that stay."""
+        """Apply min-p and XTC to the first `count` candidates and draw one of those that stay."""
         if self._min_p > 0:
             count = min(count, bisect_right(weights, -self._min_p, key=neg))
-        return int(ids[bisect_right(sums, u * sums[count - 1], 0, count - 1)])
+        total = sums[count - 1]
+        if not self.excludes_top:
+            return int(ids[bisect_right(sums, u * total, 0, count - 1)])
+        first = self._excluded(weights, total, count)
+        return int(ids[bisect_right(sums, _share_behind(sums, first, total, u), first, count - 1)])
+
+    def _excluded(self, weights: Numbers, total: float, count: int) -> int:
+        """Return how many of the first `count` tokens XTC leaves out: all with at least the threshold's share of
+        `total`, but the last of them.
+        """
+        return max(bisect_right(weights, -self._xtc_threshold * total, 0, count, key=neg) - 1, 0)
 
 
 class TopCandidates(Candidates):
@@ -169,17 +209,20 @@ class TopCandidates(Candidates):
         self._columns: Row = np.empty(columns if self._can_fold else 0, np.float32)
 
     def draw(self, row: Row, u: float) -> int:
+        values, ids = self.top(row)
+        return self._pick(values, ids, u) if len(values) else NO_TOKEN
+
+    def top(self, row: Row) -> Ranked:
+        """Return the `top_k` highest logits and their ids, fewer when there are fewer above minus infinity."""
         ids = self._fold(row) if self._can_fold else None
         if ids is None:
             row = without_special(row)
             ids = self._partition(row)
-        if not ids.size:
-            return NO_TOKEN
         values, top_ids = ranked(row, ids, self._top_k)
-        if values[0] == math.inf:
+        if len(values) and values[0] == math.inf:
             row = without_special(row)
             values, top_ids = ranked(row, self._partition(row))
-        return self._pick(values, top_ids, u)
+        return values, top_ids
 
     def _fold(self, row: Row) -> Ids | None:
         """Return a superset of the top-k tokens; None where the bound does not help: NaN, or too many equal logits."""

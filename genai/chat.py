@@ -1,22 +1,29 @@
-"""A conversation on the short road: it keeps its history and formats each turn with the model's own template."""
+"""A conversation on the short road: it keeps its history and formats each turn with the model's own template.
+
+With tools a turn has several rounds, see `chat_turn.py`; its streams are `turn_stream.py` and `async_chat.py`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Unpack
 
-from .language_model import Prompt
-from .messages import ChatCompletionMessage, ChatCompletionRequest, ChatRole
-from .results import TextGenerationFinishReason, TextGenerationResult
+from .chat_message import ChatMessage, Message, as_message
+from .chat_turn import ChatTurn
+from .language_model import CallFields, FormFields, call_timeout
+from .messages import ChatCompletionTool, ChatRole
+from .tool_calls import ChatFields, TurnSettings, check_blocking, check_no_form, turn_settings
+from .turn_stream import ChatStream, TurnWork
+from .turnstile import Turn, Turnstile
 
 if TYPE_CHECKING:
-    from .async_stream import AsyncTextStream
-    from .language_model import CallFields, LanguageModel
-    from .sequence import SequenceCore
-    from .text_stream import TextStream
+    from .async_chat import AsyncChatStream
+    from .chat_reply import ChatReply
+    from .language_model import LanguageModel
 
-Message: TypeAlias = tuple[str, str] | Mapping[str, str]
-"""A pair `(role, content)`, or a mapping with exactly these two keys."""
+
+class TurnFields(CallFields, ChatFields, total=False):
+    """Keyword arguments of one turn: those of any call, and those of a chat."""
 
 
 class Chat:
@@ -24,24 +31,37 @@ class Chat:
 
     Each turn sends the whole history; what the model has already evaluated of it is not evaluated again. An answer that
     was cut short keeps its text in the history; a failed turn, or a cancelled one without text, leaves the history as
-    it was.
+    it was. Any thread may use it; a second turn waits until the first one is over.
     """
 
-    def __init__(self, model: LanguageModel, system: str | None, messages: Iterable[Message]) -> None:
+    def __init__(
+        self, model: LanguageModel, system: str | None, messages: Iterable[Message], fields: ChatFields
+    ) -> None:
+        """`fields` are those of every turn that does not say otherwise."""
         if system is not None and not isinstance(system, str):
             raise TypeError(f"system must be a str or None, not {type(system).__name__}")
+        unknown = fields.keys() - ChatFields.__annotations__
+        if unknown:
+            raise TypeError(
+                f"a chat has no option {', '.join(sorted(unknown))}; those of answers are for send and stream"
+            )
         self._model = model
         self.system = system
         """The system message of the following turns; None for none."""
-        self._messages: list[tuple[str, str]] = []
-        pairs = [_pair(message) for message in messages]
-        if system is not None and _has_system(pairs):
+        self._settings: TurnSettings = turn_settings(fields)
+        self._fields: Mapping[str, Any] = {**fields, "tools": tuple(self._settings.tools.values())}
+        self._turnstile = Turnstile()
+        self._messages: list[ChatMessage] = []
+        given = [as_message(message) for message in messages]
+        if system is not None and _has_system(given):
             raise ValueError("give the system message as system= or as the first of messages, not both")
-        self.messages = tuple(pairs)
+        self.messages = tuple(given)
 
     @property
-    def messages(self) -> tuple[tuple[str, str], ...]:
+    def messages(self) -> tuple[ChatMessage, ...]:
         """The history as (role, content) pairs, without the system message.
+
+        The messages of a turn with tools also hold the calls and their results, see `ChatMessage`.
 
         Assign to replace it: pairs, or mappings with "role" and "content". A system message at the front becomes
         `system`; without one `system` stays as it is.
@@ -50,67 +70,94 @@ class Chat:
 
     @messages.setter
     def messages(self, messages: Iterable[Message]) -> None:
-        pairs = [_pair(message) for message in messages]
-        if _has_system(pairs):
-            self.system = pairs.pop(0)[1]
-        self._messages = pairs
+        given = [as_message(message) for message in messages]
+        if _has_system(given):
+            self.system = given.pop(0).content
+        self._messages = given
+
+    @property
+    def tools(self) -> tuple[ChatCompletionTool, ...]:
+        """The tools of the chat as the model is shown them."""
+        return self._settings.declarations
 
     def __repr__(self) -> str:
         return f"<Chat with {self._model.name!r}, {len(self._messages)} messages, system {self.system!r}>"
 
-    def stream(self, text: str, **fields: Unpack[CallFields]) -> TextStream:
-        """Send `text` as the user's turn and yield the answer piece by piece; takes what `LanguageModel.stream` takes.
+    def stream(self, text: str, **fields: Unpack[TurnFields]) -> ChatStream:
+        """Send `text` as the user's turn and yield the answer piece by piece.
 
-        The turn enters the history when the stream ends or is closed.
+        Takes what `LanguageModel.stream` takes, and for this turn alone what `LanguageModel.chat` takes: tools and how
+        they are called. The turn enters the history when the stream ends or is closed.
         """
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a str, not {type(text).__name__}")
+        turn, call_fields = self._turn(text, fields)
+        check_blocking(turn.settings)
+        place = Turn()
+        work = TurnWork(
+            turn, lambda turn: self._model._start(turn.make_prompt, call_fields, turn.end_round), self._turnstile, place
+        )
+        try:
+            self._turnstile.enter(place, call_timeout(call_fields))
+            work.begin_round()
+        except BaseException:
+            work.end()
+            raise
+        return ChatStream(work)
 
-        def make_prompt(core: SequenceCore) -> Prompt:
-            formatted = core.tokenizer.format_conversation(self._request(text))
-            return Prompt(list(formatted.token_ids), formatted.additional_stops, formatted)
-
-        def remember(result: TextGenerationResult) -> None:
-            reason = result.finish_reason
-            was_cut = reason is TextGenerationFinishReason.CANCELED and not result.text
-            if reason is not TextGenerationFinishReason.ERROR and not was_cut:
-                self._messages += [(ChatRole.USER, text), (ChatRole.ASSISTANT, result.text)]
-
-        return self._model._start(make_prompt, fields, remember)
-
-    def send(self, text: str, **fields: Unpack[CallFields]) -> TextGenerationResult:
-        """Send `text` as the user's turn and return the whole answer; takes what `LanguageModel.stream` takes."""
+    def send(self, text: str, **fields: Unpack[TurnFields]) -> ChatReply:
+        """Send `text` as the user's turn and return the whole answer; takes what `stream` takes."""
         return self.stream(text, **fields).read()
 
-    def astream(self, text: str, **fields: Unpack[CallFields]) -> AsyncTextStream:
-        """Stream for asyncio: `async for piece in chat.astream(...)`; takes what `LanguageModel.stream` takes."""
-        from .async_stream import AsyncTextStream  # brings asyncio
+    def astream(self, text: str, **fields: Unpack[TurnFields]) -> AsyncChatStream:
+        """Stream for asyncio: `async for piece in chat.astream(...)`; takes what `stream` takes.
 
-        return AsyncTextStream(lambda: self.stream(text, **fields))
+        Tools and `approve` may be coroutine functions here.
+        """
+        from .async_chat import AsyncChatStream  # brings asyncio
+
+        turn, call_fields = self._turn(text, fields)
+        model = self._model
+        return AsyncChatStream(
+            turn,
+            lambda turn: model._astream(
+                lambda place: model._start(turn.make_prompt, call_fields, turn.end_round, place), call_fields
+            ),
+            self._turnstile,
+            call_timeout(call_fields),
+        )
+
+    async def asend(self, text: str, **fields: Unpack[TurnFields]) -> ChatReply:
+        """Do as `send` for asyncio: the event loop goes on meanwhile, and cancelling the task stops the turn."""
+        return await self.astream(text, **fields).read()
 
     def reset(self) -> None:
         """Forget the history; the system message stays."""
         self._messages = []
 
-    def _request(self, text: str) -> ChatCompletionRequest:
-        system = [(ChatRole.SYSTEM, self.system)] if self.system is not None else []
-        turns = [*system, *self._messages, (ChatRole.USER, text)]
-        return ChatCompletionRequest(messages=tuple(ChatCompletionMessage(role, content) for role, content in turns))
+    def _turn(self, text: str, fields: Mapping[str, Any]) -> tuple[ChatTurn, CallFields]:
+        """Check the arguments of a turn; return it, and the arguments of its generations."""
+        if not isinstance(text, str):
+            raise TypeError(f"text must be a str, not {type(text).__name__}")
+        own = {name: value for name, value in fields.items() if name in ChatFields.__annotations__}
+        settings = turn_settings({**self._fields, **own}) if own else self._settings
+        check_no_form(settings, [name for name in FormFields.__annotations__ if fields.get(name) is not None])
+        rest: Any = {name: value for name, value in fields.items() if name not in own}
+        return ChatTurn(_Past(self), text, settings), rest
 
 
-def _pair(message: Any) -> tuple[str, str]:
-    """Return a message as (role, content); text of two characters, or two keys, are no pair."""
-    role = content = None
-    if isinstance(message, Mapping):
-        if set(message) != {"role", "content"}:
-            raise TypeError(f"a message has the keys 'role' and 'content', not {', '.join(map(repr, message))}")
-        role, content = message["role"], message["content"]
-    elif isinstance(message, tuple | list) and len(message) == 2:
-        role, content = message
-    if not isinstance(role, str) or not isinstance(content, str):
-        raise TypeError(f"a message is a pair (role, content) of str, or a mapping with these keys, not {message!r}")
-    return role, content
+class _Past:
+    """The history as a turn sees it."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+
+    def past(self) -> list[ChatMessage]:
+        system = self._chat.system
+        first = [] if system is None else [ChatMessage(ChatRole.SYSTEM, system)]
+        return [*first, *self._chat.messages]
+
+    def remember(self, messages: Sequence[ChatMessage]) -> None:
+        self._chat.messages = (*self._chat.messages, *messages)
 
 
-def _has_system(pairs: list[tuple[str, str]]) -> bool:
-    return bool(pairs) and pairs[0][0] == ChatRole.SYSTEM
+def _has_system(messages: list[ChatMessage]) -> bool:
+    return bool(messages) and messages[0].role == ChatRole.SYSTEM

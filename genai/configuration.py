@@ -1,57 +1,53 @@
-"""How pipelines, stages and a tokenizer make a text generator (genai §5.1): the single-pipeline composition."""
+"""How pipelines, stages and a tokenizer make a text generator (genai §5.1): what a program fills in.
+
+Only setters; the getters are in `configuration_view.py`, and `composing.py` checks the parts and puts them together.
+"""
 
 from __future__ import annotations
 
-from copy import copy
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import Any
 
-from winml_lite import ExecutionTarget, Pipeline, Runtime, Stage, WinMLError
+from winml_lite import ExecutionTarget, Pipeline, Runtime, Stage, Tensor, WinMLError
 
 from .checks import enum_value, index_value, instance_of
-from .codes import E_INVALIDARG, E_NOT_VALID_STATE, NOT_SUPPORTED
-from .feed import TokenFeed
-from .results import TextGenerationConfigurationMode, TextGenerationOutputKind, TextGenerationPipelinePhase
+from .codes import E_NOT_VALID_STATE
+from .composing import compose
+from .composition import Composition
+from .composition_parts import CompositionParts, OutputBinding, TextGenerationPhaseBinding
+from .configuration_view import PHASE_FIELDS, ConfigurationView
+from .draft_settings import DEFAULT_DRAFT_TOKENS, NO_DRAFTS, DraftSettings
+from .results import TextGenerationDecodeInputMode, TextGenerationOutputKind, TextGenerationPipelinePhase
+from .speculative_statistics import TextGenerationSpeculativeMethod
 from .tokenizer import Tokenizer
 
 Phase = TextGenerationPipelinePhase
-T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class TextGenerationPhaseBinding:
-    """The endpoints of one phase."""
-
-    pipeline: Pipeline | None = None
-    token_input_stage: Stage | None = None
-    token_input_index: int | None = None
-    output_stage: Stage | None = None
-    output_index: int | None = None
-    output_kind: TextGenerationOutputKind | None = None
-
-
-class TextGenerationConfiguration:
+class TextGenerationConfiguration(ConfigurationView):
     """The parts of a text generator, filled in by setters and consumed by `TextGenerationTask.create_session`.
 
-    Setters and getters follow the phases; this version composes one pipeline that serves prompt and decoding (UNIFIED).
-    A failed `validate` leaves everything editable. After consumption setters are 0x8007139F and getters go on working.
+    There are two modes: UNIFIED, where one pipeline serves prompt and decoding and keeps the state, and PREFILL_DECODE,
+    where each has a pipeline of its own and the state is the caller's. What was given decides: parts of the PREFILL or
+    DECODE phase, a decode input mode or a logical capacity make it PREFILL_DECODE.
+
+    `validate` may be called at any time, and `create_session` validates again: what was set since counts. A failed
+    validation leaves everything editable. After consumption setters are 0x8007139F and getters go on working.
     """
 
     def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._binding = TextGenerationPhaseBinding()
-        self._state_owner: Stage | None = None
-        self._token_target: ExecutionTarget | None = None
-        self._tokenizer: Tokenizer | None = None
+        super().__init__(CompositionParts(runtime))
         self._is_consumed = False
 
     # --- setters ------------------------------------------------------------------------------------------------------
 
-    def _edit(self, phase: Any = Phase.UNIFIED) -> None:
-        unified = enum_value(phase, Phase, "phase") is Phase.UNIFIED
+    def _change(self, **parts: Any) -> None:
         self._check_unconsumed()
-        if not unified:
-            raise WinMLError(NOT_SUPPORTED, "TextGenerationConfiguration", "only the UNIFIED phase can be composed")
+        self._parts = replace(self._parts, **parts)
+
+    def _change_phase(self, phase: Any, **endpoints: Any) -> None:
+        name = PHASE_FIELDS[enum_value(phase, Phase, "phase")]
+        self._change(**{name: replace(getattr(self._parts, name), **endpoints)})
 
     def _check_unconsumed(self) -> None:
         if self._is_consumed:
@@ -61,14 +57,12 @@ class TextGenerationConfiguration:
 
     def set_pipeline(self, phase: TextGenerationPipelinePhase, pipeline: Pipeline) -> None:
         """Set the built pipeline of a phase."""
-        self._edit(phase)
-        self._binding = replace(self._binding, pipeline=instance_of(pipeline, Pipeline, "pipeline"))
+        self._change_phase(phase, pipeline=instance_of(pipeline, Pipeline, "pipeline"))
 
     def set_token_input(self, phase: TextGenerationPipelinePhase, stage: Stage, input_index: int) -> None:
-        """Set where token ids go in: an integer input of rank 1 or 2."""
-        self._edit(phase)
-        self._binding = replace(
-            self._binding,
+        """Set where token ids go in: INT32 or INT64 of shape (n,) or (1, n)."""
+        self._change_phase(
+            phase,
             token_input_stage=instance_of(stage, Stage, "stage"),
             token_input_index=index_value(input_index, "input_index"),
         )
@@ -76,29 +70,83 @@ class TextGenerationConfiguration:
     def set_output(
         self, phase: TextGenerationPipelinePhase, stage: Stage, output_index: int, kind: TextGenerationOutputKind
     ) -> None:
-        """Set where logits come out, and their kind (only LOGITS can be composed)."""
-        self._edit(phase)
-        self._binding = replace(
-            self._binding,
+        """Set what the next token is taken from: LOGITS, of which the last row counts, or the SAMPLED_TOKEN that the
+        pipeline has chosen itself (INT32 or INT64; the last one counts).
+        """
+        self._change_phase(
+            phase,
             output_stage=instance_of(stage, Stage, "stage"),
             output_index=index_value(output_index, "output_index"),
             output_kind=enum_value(kind, TextGenerationOutputKind, "kind"),
         )
 
     def set_state_owner_stage(self, stage: Stage) -> None:
-        """Set the stage that holds the sequence state: its position and capacity are those of the session."""
-        self._edit()
-        self._state_owner = instance_of(stage, Stage, "stage")
+        """Set the stage that holds the sequence state. In UNIFIED mode its position and capacity are those of the
+        session.
+        """
+        self._change(state_owner=instance_of(stage, Stage, "stage"))
 
     def set_token_target(self, target: ExecutionTarget) -> None:
         """Set the target on which token tensors are made."""
-        self._edit()
-        self._token_target = instance_of(target, ExecutionTarget, "target")
+        self._change(token_target=instance_of(target, ExecutionTarget, "target"))
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Set the tokenizer; it must be the task's own."""
-        self._edit()
-        self._tokenizer = instance_of(tokenizer, Tokenizer, "tokenizer")
+        self._change(tokenizer=instance_of(tokenizer, Tokenizer, "tokenizer"))
+
+    def set_decode_input_mode(self, mode: TextGenerationDecodeInputMode) -> None:
+        """Set how tokens reach the DECODE pipeline."""
+        self._change(decode_input_mode=enum_value(mode, TextGenerationDecodeInputMode, "mode"))
+
+    def set_logical_capacity(self, capacity: int) -> None:
+        """Set the most tokens that prompt and output may have together in two pipelines, whose state is the caller's."""
+        self._change(logical_capacity=index_value(capacity, "capacity"))
+
+    def add_output_binding(
+        self, phase: TextGenerationPipelinePhase, stage: Stage, output_index: int, tensor: Tensor
+    ) -> None:
+        """Have an output of a PREFILL or DECODE stage written to `tensor`, from `create_session` on.
+
+        That may be state, or what the token is taken from: its shape must then be that of the run, for PREFILL logits
+        that of the whole prompt. The stage keeps the memory, so the tensor may be closed.
+        """
+        binding: OutputBinding = (
+            enum_value(phase, Phase, "phase"),
+            instance_of(stage, Stage, "stage"),
+            index_value(output_index, "output_index"),
+            instance_of(tensor, Tensor, "tensor"),
+        )
+        self._change(output_bindings=(*self._parts.output_bindings, binding))
+
+    def set_speculative_decoding(self, method: TextGenerationSpeculativeMethod, draft_token_count: int = 0) -> None:
+        """Have tokens drafted by `method`, at most `draft_token_count` at a time (0: 3), and verified together.
+
+        That needs UNIFIED mode, one stage that takes the ids as its input 0, keeps the state and gives logits for every
+        token, and state that can be taken back; otherwise `create_session` is NotSupportedError 0x80070032. More than
+        the stage can verify at a time (on llama.cpp, and with converted models, 16) are not drafted, and fewer
+        wherever more would not pay.
+        """
+        wanted = enum_value(method, TextGenerationSpeculativeMethod, "method")
+        count = index_value(draft_token_count, "draft_token_count")
+        is_off = wanted is TextGenerationSpeculativeMethod.NONE
+        self._change(drafts=NO_DRAFTS if is_off else DraftSettings(wanted, count or DEFAULT_DRAFT_TOKENS))
+
+    def set_draft_pipeline(
+        self,
+        *,
+        pipeline: Pipeline,
+        token_input_stage: Stage,
+        token_input_index: int,
+        output_stage: Stage,
+        output_index: int,
+        state_owner_stage: Stage,
+    ) -> None:
+        """Set the second pipeline of DRAFT_MODEL: it takes ids of the same vocabulary and gives logits. It may be of
+        another engine; the session is its only user.
+        """
+        kind = TextGenerationOutputKind.LOGITS
+        draft = _binding(pipeline, token_input_stage, token_input_index, output_stage, output_index, kind)
+        self._change(draft=draft, draft_state_owner=instance_of(state_owner_stage, Stage, "state_owner_stage"))
 
     def configure_unified(
         self,
@@ -113,144 +161,111 @@ class TextGenerationConfiguration:
         token_target: ExecutionTarget,
         tokenizer: Tokenizer | None = None,
     ) -> TextGenerationConfiguration:
-        """Set all parts at once and return the configuration itself."""
-        self.set_pipeline(Phase.UNIFIED, pipeline)
-        self.set_token_input(Phase.UNIFIED, token_input_stage, token_input_index)
-        self.set_output(Phase.UNIFIED, output_stage, output_index, output_kind)
-        self.set_state_owner_stage(state_owner_stage)
-        self.set_token_target(token_target)
-        if tokenizer is not None:
-            self.set_tokenizer(tokenizer)
+        """Set all parts of UNIFIED mode, drop those of the other one, and return the configuration itself."""
+        unified = _binding(pipeline, token_input_stage, token_input_index, output_stage, output_index, output_kind)
+        self._configure(state_owner_stage, token_target, tokenizer, unified=unified)
         return self
 
-    # --- getters ------------------------------------------------------------------------------------------------------
+    def configure_prefill_decode(
+        self,
+        *,
+        prefill_pipeline: Pipeline,
+        prefill_token_input_stage: Stage,
+        prefill_token_input_index: int,
+        prefill_output_stage: Stage,
+        prefill_output_index: int,
+        prefill_output_kind: TextGenerationOutputKind,
+        decode_pipeline: Pipeline,
+        decode_token_input_stage: Stage,
+        decode_token_input_index: int,
+        decode_output_stage: Stage,
+        decode_output_index: int,
+        decode_output_kind: TextGenerationOutputKind,
+        state_owner_stage: Stage,
+        token_target: ExecutionTarget,
+        logical_capacity: int,
+        decode_input_mode: TextGenerationDecodeInputMode,
+        tokenizer: Tokenizer | None = None,
+    ) -> TextGenerationConfiguration:
+        """Set all parts of PREFILL_DECODE mode, drop those of the other one, and return the configuration itself."""
+        prefill = _binding(
+            prefill_pipeline,
+            prefill_token_input_stage,
+            prefill_token_input_index,
+            prefill_output_stage,
+            prefill_output_index,
+            prefill_output_kind,
+        )
+        decode = _binding(
+            decode_pipeline,
+            decode_token_input_stage,
+            decode_token_input_index,
+            decode_output_stage,
+            decode_output_index,
+            decode_output_kind,
+        )
+        self._configure(
+            state_owner_stage,
+            token_target,
+            tokenizer,
+            prefill=prefill,
+            decode=decode,
+            logical_capacity=index_value(logical_capacity, "logical_capacity"),
+            decode_input_mode=enum_value(decode_input_mode, TextGenerationDecodeInputMode, "decode_input_mode"),
+        )
+        return self
 
-    @property
-    def runtime(self) -> Runtime:
-        """The Runtime whose objects are composed."""
-        return self._runtime
-
-    @property
-    def mode(self) -> TextGenerationConfigurationMode:
-        """UNIFIED."""
-        return TextGenerationConfigurationMode.UNIFIED
-
-    def phase(self, phase: TextGenerationPipelinePhase) -> TextGenerationPhaseBinding:
-        """The endpoints of a phase."""
-        if enum_value(phase, Phase, "phase") is not Phase.UNIFIED:
-            raise WinMLError(E_NOT_VALID_STATE, "TextGenerationConfiguration", "the configuration is UNIFIED")
-        return self._binding
-
-    @property
-    def pipeline(self) -> Pipeline | None:
-        """The pipeline, or None."""
-        return self._binding.pipeline
-
-    @property
-    def token_input_stage(self) -> Stage | None:
-        """The stage that takes the token ids, or None."""
-        return self._binding.token_input_stage
-
-    @property
-    def token_input_index(self) -> int | None:
-        """The input of that stage, or None."""
-        return self._binding.token_input_index
-
-    @property
-    def output_stage(self) -> Stage | None:
-        """The stage that gives the logits, or None."""
-        return self._binding.output_stage
-
-    @property
-    def output_index(self) -> int | None:
-        """The output of that stage, or None."""
-        return self._binding.output_index
-
-    @property
-    def output_kind(self) -> TextGenerationOutputKind | None:
-        """What the output holds, or None."""
-        return self._binding.output_kind
-
-    @property
-    def state_owner_stage(self) -> Stage | None:
-        """The stage that keeps the sequence state, or None."""
-        return self._state_owner
-
-    @property
-    def token_target(self) -> ExecutionTarget | None:
-        """The target on which token tensors are made, or None."""
-        return self._token_target
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer, or None where it is the business of the task."""
-        return self._tokenizer
-
-    @property
-    def decode_input_mode(self) -> None:
-        """How tokens reach the decoding pipeline; None in UNIFIED mode."""
-        return None
-
-    @property
-    def logical_capacity(self) -> None:
-        """The capacity of a two-pipeline composition; None in UNIFIED mode, where the state owner has one."""
-        return None
-
-    @property
-    def output_bindings(self) -> tuple[()]:
-        """Outputs bound by the caller; none in UNIFIED mode."""
-        return ()
+    def _configure(
+        self, state_owner: Stage, token_target: ExecutionTarget, tokenizer: Tokenizer | None, **mode: Any
+    ) -> None:
+        """Set all parts at once, or nothing; tokenizer, output bindings and drafting of before stay."""
+        present = self._parts
+        parts = CompositionParts(
+            present.runtime,
+            state_owner=instance_of(state_owner, Stage, "state_owner_stage"),
+            token_target=instance_of(token_target, ExecutionTarget, "token_target"),
+            tokenizer=present.tokenizer if tokenizer is None else instance_of(tokenizer, Tokenizer, "tokenizer"),
+            output_bindings=present.output_bindings,
+            drafts=present.drafts,
+            draft=present.draft,
+            draft_state_owner=present.draft_state_owner,
+            **mode,
+        )
+        self._check_unconsumed()
+        self._parts = parts
 
     # --- validation ---------------------------------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Check that the parts are complete and fit: 0x8007139F for a missing one, 0x80070057 for one that does not
-        fit, 0x80070032 for a state owner without sequence state. The configuration stays editable either way.
+        """Check that the parts are complete and fit: 0x8007139F for a missing one or one of the other mode, 0x80070057
+        for one that does not fit, NotSupportedError 0x80070032 for a UNIFIED state owner without sequence state. The
+        configuration stays editable either way.
         """
-        self._compose(self._tokenizer)
+        self._compose(self.tokenizer)
 
-    def _compose(self, tokenizer: Tokenizer | None) -> tuple[Pipeline, Stage, TokenFeed]:
-        """Check everything, with `tokenizer` in mind; return the pipeline, the state owner and a feed.
-
-        They are wrappers of their own, so that a session goes on working when the caller closes his.
-        """
+    def _compose(self, tokenizer: Tokenizer | None) -> Composition:
+        """Check everything, with `tokenizer` in mind, and put it together for a session."""
         self._check_unconsumed()
-        binding = self._binding
-        pipeline = _required(binding.pipeline, "a pipeline")
-        token_stage = _required(binding.token_input_stage, "a token input")
-        token_index = _required(binding.token_input_index, "a token input")
-        output_stage = _required(binding.output_stage, "an output")
-        output_index = _required(binding.output_index, "an output")
-        owner = _required(self._state_owner, "a state owner stage")
-        target = _required(self._token_target, "a token target")
-        if not self._runtime.owns(pipeline) or not self._runtime.owns(target):
-            raise WinMLError(
-                E_INVALIDARG, "TextGenerationConfiguration", "the pipeline or the token target is of another Runtime"
-            )
-        for stage, role in ((token_stage, "token input"), (output_stage, "output"), (owner, "state owner")):
-            if not pipeline.owns(stage):
-                raise WinMLError(
-                    E_INVALIDARG, "TextGenerationConfiguration", f"the {role} stage is not in the pipeline"
-                )
-        if binding.output_kind is not TextGenerationOutputKind.LOGITS:
-            raise WinMLError(NOT_SUPPORTED, "TextGenerationConfiguration", "only LOGITS outputs can be composed")
-        owner.sequence_capacity  # noqa: B018  (NotSupportedError on a stage without sequence state)
-        token_input, output = (copy(token_stage), token_index), (copy(output_stage), output_index)
-        feed = TokenFeed(copy(self._runtime), copy(pipeline), token_input, output, copy(target))
-        if tokenizer is not None and feed.vocabulary_size and feed.vocabulary_size < tokenizer.token_count:
-            raise WinMLError(
-                E_INVALIDARG,
-                "TextGenerationConfiguration",
-                f"the logits have {feed.vocabulary_size} entries, the tokenizer {tokenizer.token_count} tokens",
-            )
-        return copy(pipeline), copy(owner), feed
+        return compose(self._parts, tokenizer)
 
     def _mark_consumed(self) -> None:
         """Close the configuration for edits: a session was made of it."""
         self._is_consumed = True
 
 
-def _required(value: T | None, what: str) -> T:
-    if value is None:
-        raise WinMLError(E_NOT_VALID_STATE, "TextGenerationConfiguration", f"{what} is missing")
-    return value
+def _binding(
+    pipeline: Pipeline,
+    token_input_stage: Stage,
+    token_input_index: int,
+    output_stage: Stage,
+    output_index: int,
+    output_kind: TextGenerationOutputKind,
+) -> TextGenerationPhaseBinding:
+    return TextGenerationPhaseBinding(
+        instance_of(pipeline, Pipeline, "pipeline"),
+        instance_of(token_input_stage, Stage, "token_input_stage"),
+        index_value(token_input_index, "token_input_index"),
+        instance_of(output_stage, Stage, "output_stage"),
+        index_value(output_index, "output_index"),
+        enum_value(output_kind, TextGenerationOutputKind, "output_kind"),
+    )

@@ -178,6 +178,11 @@ def create_constraint(core: TokenizerCore, grammar: str) -> TokenConstraint:
 
 def create_conversation_constraint(core: TokenizerCore, result: ConversationFormatResult) -> TokenConstraint:
     """Return the constraint that a formatted conversation asks for; for errors see `Tokenizer.create_constraint`."""
+    return TokenConstraint(conversation_constraint(core, result), core.identity)
+
+
+def conversation_constraint(core: TokenizerCore, result: ConversationFormatResult) -> ConstraintCore:
+    """Return what stands behind such a constraint; it has no thread rule."""
     if result.tokenizer._open is not core:
         raise WinMLError(E_INVALIDARG, "create_constraint", "the conversation was formatted by another tokenizer")
     constraint = result.constraint
@@ -190,5 +195,4 @@ def create_conversation_constraint(core: TokenizerCore, result: ConversationForm
     piece = core.token_text_bytes
     watch = TriggerWatch(result.constraint_triggers, piece) if constraint.lazy else None
     preserved = frozenset(token.token_id for token in result.preserved_tokens if token.token_id is not None)
-    state = ConstraintCore(table, constraint.value, piece, watch, preserved=preserved)
-    return TokenConstraint(state, core.identity)
+    return ConstraintCore(table, constraint.value, piece, watch, preserved=preserved)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from .conversation_checks import invalid, unsupported
+from .conversation_checks import IMAGE, invalid, unsupported
 from .messages import ChatCompletionContinuation, ChatCompletionMessage, ChatCompletionRequest, ChatRole
 
 
@@ -41,6 +41,8 @@ def resolve_continuation(request: ChatCompletionRequest) -> ChatCompletionContin
         invalid(f"continuation {wanted.name} needs an assistant message at the end, not one of role {last.role!r}")
     if last.tool_calls:
         unsupported("a message with tool calls cannot be continued")
+    if any(part.type == IMAGE for part in last.content_parts):
+        unsupported("a message with images cannot be continued")
     content = content_text(last)
     if wanted == kinds.AUTO:
         wanted = kinds.REASONING if last.reasoning_content and not content else kinds.CONTENT

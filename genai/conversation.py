@@ -1,8 +1,8 @@
 """Formatting a conversation: request to prompt text to token ids (genai §3.2 to 3.5).
 
 The order: check the request, map it for the template with control spellings broken, render, see that every field was
-used, work out what opens the assistant's turn, tokenize with exactly one BOS where the model has one. Not here: the
-template engine (`template.py`), spellings (`spellings.py`), the data that templates see (`template_data.py`).
+used, work out what opens the assistant's turn, tokenize. Not here: the template engine (`template.py`), spellings
+(`spellings.py`), the data that templates see (`template_data.py`), tokenizing (`prompt_encoding.py`).
 
 Control spellings stay as they are in assistant messages (templates look for their marks there) and in template values
 (they are the program's own).
@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any
 from winml_lite import WinMLError
 
 from .continuation import continued_text, marked_end, resolve_continuation
-from .control_tokens import ControlTokenCheck, control_token_ids
-from .conversation_checks import check_request, invalid, parse_json, unsupported
+from .control_tokens import ControlTokenCheck
+from .conversation_checks import check_request, image_places, invalid, parse_json, unsupported
 from .conversation_output import output_constraint, output_syntax, parser_capabilities, preserved_tokens
 from .conversation_result import (
     ConversationFormatResult,
     ConversationGenerationPromptMetadata,
     ConversationImplementationIdentity,
 )
+from .media_marks import MediaMarks
 from .messages import (
     ChatCompletionContinuation,
     ChatCompletionEnableThinking,
@@ -36,10 +37,11 @@ from .messages import (
     ChatCompletionTemplateValueType,
     ChatRole,
 )
+from .prompt_encoding import encode_prompt
 from .spellings import unused_character
 from .template import ChatTemplate
-from .template_data import Break, TemplateData
-from .vocabulary import DEFAULT_TEMPLATE, TextVocabulary, TokenizerCore, well_formed
+from .template_data import Break, MessageTexts, TemplateData
+from .vocabulary import DEFAULT_TEMPLATE, TextVocabulary, TokenizerCore
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
@@ -54,10 +56,12 @@ _PROBE = "probe of the end of a turn"
 
 
 def format_conversation(
-    core: TokenizerCore, request: ChatCompletionRequest, tokenizer: Tokenizer
+    core: TokenizerCore, request: ChatCompletionRequest, tokenizer: Tokenizer, *, takes_images: bool = False
 ) -> ConversationFormatResult:
-    """Format `request`; see `Tokenizer.format_conversation` for the errors."""
-    check_request(request)
+    """Format `request`; see `Tokenizer.format_conversation` for the errors. With `takes_images` the content may have
+    parts of type "image"; where they come is in the result.
+    """
+    check_request(request, takes_images)
     continuation = resolve_continuation(request)
     name = _TOOL_TEMPLATE if request.tools and _TOOL_TEMPLATE in core.template_sources else DEFAULT_TEMPLATE
     template = core.template(name)
@@ -65,6 +69,7 @@ def format_conversation(
     texts = [template.source, *_texts(request)]
     marker = unused_character(texts)
     end = unused_character([*texts, marker])
+    marks = MediaMarks(unused_character([*texts, marker, end]), image_places(request))
     spellings = core.control_spellings
     untrusted: set[str] = set()
 
@@ -73,12 +78,13 @@ def format_conversation(
         return spellings.broken(text, marker)
 
     def encoded(change: Break) -> list[int]:
-        return _encode(
-            core.vocabulary, _Rendering(core, template, request, change, end).prompt(continuation)[0], marker
-        )
+        text = _Rendering(core, template, request, change, end, marks).prompt(continuation)[0]
+        return [token_id for run in encode_prompt(core.vocabulary, marks.split(text)[0], marker) for token_id in run]
 
-    text, opening = _Rendering(core, template, request, broken, end).prompt(continuation)
-    token_ids = _encode(core.vocabulary, text, marker)
+    text, opening = _Rendering(core, template, request, broken, end, marks).prompt(continuation)
+    shown, places = marks.split(text)
+    runs = encode_prompt(core.vocabulary, shown, marker)
+    token_ids = [token_id for run in runs for token_id in run]
     if any(spellings.inert(text) != text for text in untrusted):
         ControlTokenCheck(core.vocabulary, spellings, encoded, broken, token_ids).run(request.messages)
     generation_prompt = opening.replace(marker, "")
@@ -96,8 +102,10 @@ def format_conversation(
         constraint_triggers=triggers,
         preserved_tokens=preserved_tokens(syntax, template.source, core.vocabulary),
         tokenizer=tokenizer,
-        text=text.replace(marker, ""),
+        text="".join(shown).replace(marker, ""),
         output_syntax=replace(syntax, stops=stops),
+        token_runs=tuple(map(tuple, runs)),
+        media_places=places,
     )
 
 
@@ -105,13 +113,20 @@ class _Rendering:
     """One request against one template."""
 
     def __init__(
-        self, core: TokenizerCore, template: ChatTemplate, request: ChatCompletionRequest, broken: Break, end: str
+        self,
+        core: TokenizerCore,
+        template: ChatTemplate,
+        request: ChatCompletionRequest,
+        broken: Break,
+        end: str,
+        marks: MediaMarks,
     ) -> None:
         """`end` is a character that is in no text of the request."""
         self._template = template
         self._request = request
         self._broken = broken
         self._end = end
+        self._marks = marks
         self._variables = _variables(core.vocabulary, request)
         self._now = _clock(request)
 
@@ -149,7 +164,21 @@ class _Rendering:
         return before if found else None
 
     def _render(self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool) -> str:
-        data = TemplateData(messages, self._request.tools, self._broken)
+        shown = MessageTexts(self._broken, self._marks)
+        try:
+            return self._render_once(messages, add_generation_prompt, shown)
+        except WinMLError as error:
+            if not self._marks.places:
+                raise
+            try:  # a template that takes only texts
+                return self._render_once(messages, add_generation_prompt, replace(shown, joins_parts=True))
+            except WinMLError:
+                raise error from None
+
+    def _render_once(
+        self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool, shown: MessageTexts
+    ) -> str:
+        data = TemplateData(messages, self._request.tools, shown)
         variables = {
             **self._variables,
             "messages": data.messages,
@@ -170,7 +199,7 @@ class _Rendering:
 def _check_template(template: ChatTemplate, request: ChatCompletionRequest) -> None:
     """Refuse what the template never looks at."""
     if request.tools and "tools" not in template.variables:
-        unsupported("tools are given, but the chat template does not use tools")
+        unsupported("tools are given, but the chat template shows none: use a model that was trained to call tools")
     thinking = request.enable_thinking
     if thinking != ChatCompletionEnableThinking.MODEL_DEFAULT and "enable_thinking" not in template.variables:
         unsupported(f"enable_thinking is {thinking.name}, but the chat template does not use it; use MODEL_DEFAULT")
@@ -239,32 +268,6 @@ def _added(closed: str, opened: str) -> str:
         return opened[len(closed) :]
     pairs = enumerate(zip(closed, opened, strict=False))
     return opened[next((index for index, (a, b) in pairs if a != b), len(opened)) :]
-
-
-def _encode(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
-    """Tokenize a prompt: the marker leaves no trace, and BOS is there once if it is there at all."""
-    text = well_formed(text)
-    ids = _encode_broken(vocabulary, text, marker) if marker in text else vocabulary.encode_exact(text)
-    bos = vocabulary.bos_token_id
-    if bos is None:
-        return ids
-    if vocabulary.adds_bos and ids[:1] != [bos]:
-        return [bos, *ids]
-    while ids[:2] == [bos, bos]:
-        ids = ids[1:]
-    return ids
-
-
-def _encode_broken(vocabulary: TextVocabulary, text: str, marker: str) -> list[int]:
-    """Tokenize a prompt with broken spellings in it, so that they become plain text."""
-    ids = vocabulary.encode_marked(text, marker)
-    control = control_token_ids(vocabulary)
-    written = [token_id for token_id in vocabulary.encode_exact(text) if token_id in control]
-    if [token_id for token_id in ids if token_id in control] == written:
-        return ids
-    # This vocabulary also builds control tokens from smaller pieces. Then the halves must not meet, although a
-    # vocabulary that puts a space before each text shows it between them.
-    return [token_id for part in text.split(marker) for token_id in vocabulary.encode_exact(part)]
 
 
 def _additional_stops(core: TokenizerCore, template: ChatTemplate, name: str) -> tuple[str, ...]:

@@ -58,13 +58,27 @@ def parse_schema(text: str, what: str) -> dict[str, Any] | bool:
     return value
 
 
-def check_request(request: ChatCompletionRequest) -> None:
+IMAGE = "image"
+"""Type of a content part that a tensor is bound to."""
+
+
+def image_places(request: ChatCompletionRequest) -> list[tuple[int, int]]:
+    """Return message and part of every image."""
+    return [
+        (message_index, part_index)
+        for message_index, message in enumerate(request.messages)
+        for part_index, part in enumerate(message.content_parts)
+        if part.type == IMAGE
+    ]
+
+
+def check_request(request: ChatCompletionRequest, takes_images: bool = False) -> None:
     """Raise for a request that contradicts itself (0x80070057) or asks for what this version lacks (0x80070032)."""
     if not request.messages:
         invalid("a conversation needs at least one message")
     _check_extensions(request.extensions_json, "the request")
     for index, message in enumerate(request.messages):
-        _check_message(message, f"message {index}")
+        _check_message(message, f"message {index}", takes_images)
     for tool in request.tools:
         _check_tool(tool)
     _check_tool_choice(request)
@@ -90,11 +104,11 @@ def _check_native_id(text: str | None, what: str) -> None:
         unsupported(f"model_native_id is for tool calls only, {what} has one")
 
 
-def _check_message(message: ChatCompletionMessage, what: str) -> None:
+def _check_message(message: ChatCompletionMessage, what: str, takes_images: bool) -> None:
     _check_extensions(message.extensions_json, what)
     _check_native_id(message.model_native_id, what)
     for index, part in enumerate(message.content_parts):
-        _check_part(part, f"part {index} of {what}")
+        _check_part(part, f"part {index} of {what}", takes_images)
     for call in message.tool_calls:
         _check_extensions(call.extensions_json, f"a tool call of {what}")
         parse_object(call.arguments_json, f"arguments_json of the call {call.id!r} in {what}")
@@ -103,9 +117,13 @@ def _check_message(message: ChatCompletionMessage, what: str) -> None:
         invalid(f"{what} has no content")
 
 
-def _check_part(part: ChatCompletionContentPart, what: str) -> None:
+def _check_part(part: ChatCompletionContentPart, what: str, takes_images: bool) -> None:
     _check_extensions(part.extensions_json, what)
     _check_native_id(part.model_native_id, what)
+    if part.type == IMAGE and takes_images:
+        return
+    if part.type == IMAGE:
+        unsupported(f"{what} is an image; only stream_with_media of a chat session takes images")
     if part.type != "text":
         unsupported(f"{what} is of type {part.type!r}; only text can be formatted")
     if part.json_value is not None:

@@ -108,6 +108,10 @@ class ConversationFormatResult:
     """The prompt as text, before it was tokenized."""
     output_syntax: OutputSyntax
     """How the answer will be marked."""
+    token_runs: tuple[tuple[int, ...], ...] = ()
+    """The tokens before, between and after media: one run more than there are media."""
+    media_places: tuple[tuple[int, int], ...] = ()
+    """Message and content part of each media, in the order of the prompt."""
 
     def create_output_parser(self) -> ConversationOutputParser:
         """Return a parser for one answer to this conversation."""

@@ -12,10 +12,11 @@ from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch
 from .codes import CANCELLED
-from .feed import Row
+from .endpoints import Row
 
 if TYPE_CHECKING:
     from .sequence import SequenceCore
+    from .speculative_statistics import TextGenerationSpeculativeStatistics
 
 
 class Evaluation:
@@ -24,12 +25,23 @@ class Evaluation:
     An interrupt at any place loses nothing: the same row comes again.
     """
 
-    __slots__ = ("_core", "_latch", "_row")
+    __slots__ = ("_core", "_latch", "_row", "_statistics")
 
-    def __init__(self, core: SequenceCore, latch: CancellationLatch) -> None:
+    def __init__(
+        self,
+        core: SequenceCore,
+        latch: CancellationLatch,
+        statistics: TextGenerationSpeculativeStatistics | None = None,
+    ) -> None:
         self._core = core
         self._latch = latch
         self._row: Row | None = None
+        self._statistics = statistics
+
+    @property
+    def statistics(self) -> TextGenerationSpeculativeStatistics | None:
+        """What drafting came to; None where the composition drafts nothing."""
+        return self._statistics
 
     def next_row(self) -> Row | None:
         """Return the logits that the next token is chosen from, None when cancelled before or while the model ran.

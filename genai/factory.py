@@ -1,13 +1,14 @@
-"""Where sessions come from (genai §1 and 5.2): `Tasks` and `TextGenerationTask`."""
+"""Where sessions come from (genai §1 and 5.2): `Tasks` and `TextGenerationTask`. Chats are in `chat_task.py`."""
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterable
 from copy import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from winml_lite import Runtime, WinMLError
+from winml_lite import ExecutionTarget, MediaEncoder, Runtime, WinMLError
 
 from .cancellation import CancellationSource
 from .checks import index_value, instance_of
@@ -16,16 +17,20 @@ from .codes import BUSY, E_INVALIDARG
 from .configuration import TextGenerationConfiguration
 from .options import TextGenerationOptions
 from .results import TextGenerationResult, TextGenerationSessionState
+from .segments import TextGenerationSegment
 from .sequence import SequenceCore
-from .session import TextGenerationSession
+from .session import TextGenerationSession, run_to_end
 from .stream import TextGenerationStream
 from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from .chat_task import ChatCompletionTask
 
 # The session that drives a pipeline, by the object behind the pipeline's wrappers.
 _sessions: weakref.WeakKeyDictionary[Any, weakref.ref[SequenceCore]] = weakref.WeakKeyDictionary()
 
 
-class _Factory(Closing):
+class Factory(Closing):
     """An object that only holds references."""
 
     _is_closed = False
@@ -34,12 +39,18 @@ class _Factory(Closing):
         if self._is_closed:
             raise RuntimeError(f"{type(self).__name__} is closed")
 
+    @property
+    def underlying_object(self) -> object:
+        """The object behind this wrapper; opaque, only good for comparing."""
+        self._check_open()
+        return self
+
     def close(self) -> None:
         """Drop the references; again is fine."""
         self._is_closed = True
 
 
-class Tasks(_Factory):
+class Tasks(Factory):
     """Makes tasks over one runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -72,8 +83,29 @@ class Tasks(_Factory):
         self._check_open()
         return TextGenerationTask(self._runtime, tokenizer, eos_token_ids, default_configuration)
 
+    def create_chat_completion_task(
+        self, tokenizer: Tokenizer, *, default_text_generation_session: TextGenerationSession | None = None
+    ) -> ChatCompletionTask:
+        """A task for conversations; NotSupportedError 0x80004002 for a tokenizer without a chat template."""
+        from .chat_task import ChatCompletionTask  # plain text needs no messages
 
-class TextGenerationTask(_Factory):
+        self._check_open()
+        return ChatCompletionTask(self._runtime, tokenizer, default_text_generation_session)
+
+    @property
+    def text_generation_factory_interface(self) -> object:
+        """Opaque, only good for comparing."""
+        self._check_open()
+        return self
+
+    @property
+    def chat_factory_interface(self) -> object:
+        """Opaque, only good for comparing."""
+        self._check_open()
+        return self
+
+
+class TextGenerationTask(Factory):
     """Makes text generation sessions that share a tokenizer and an EOS policy."""
 
     def __init__(
@@ -122,14 +154,16 @@ class TextGenerationTask(_Factory):
             raise WinMLError(E_INVALIDARG, "create_session", "the configuration belongs to another Runtime")
         if configuration.tokenizer is not None and configuration.tokenizer is not self._tokenizer:
             raise WinMLError(E_INVALIDARG, "create_session", "the configuration names another tokenizer than the task")
-        pipeline, owner, feed = configuration._compose(self._tokenizer)
-        key = pipeline.underlying_object
-        present = _sessions.get(key)
-        driver = present() if present is not None else None
-        if driver is not None and driver.state is not TextGenerationSessionState.CLOSED:
-            raise WinMLError(BUSY, "create_session", "another session drives this pipeline: close it first")
-        core = SequenceCore(pipeline, owner, feed, copy(self._tokenizer), self._eos_token_ids)
-        _sessions[key] = weakref.ref(core)
+        composition = configuration._compose(self._tokenizer)
+        keys = [pipeline.underlying_object for pipeline in composition.pipelines]
+        for key in keys:
+            present = _sessions.get(key)
+            driver = present() if present is not None else None
+            if driver is not None and driver.state is not TextGenerationSessionState.CLOSED:
+                raise WinMLError(BUSY, "create_session", "another session drives this pipeline: close it first")
+        core = SequenceCore(composition, copy(self._tokenizer), self._eos_token_ids)
+        for key in keys:
+            _sessions[key] = weakref.ref(core)
         configuration._mark_consumed()
         return TextGenerationSession(core, configuration)
 
@@ -162,6 +196,32 @@ class TextGenerationTask(_Factory):
     ) -> TextGenerationResult:
         """`generate` of the default session."""
         return self.default_session.generate(prompt, options, cancellation=cancellation)
+
+    def stream_segments(
+        self,
+        segments: Iterable[TextGenerationSegment],
+        options: TextGenerationOptions | None = None,
+        *,
+        cancellation: CancellationSource | None = None,
+    ) -> TextGenerationStream:
+        """`generate_segments` of the default session."""
+        return self.default_session.generate_segments(segments, options, cancellation=cancellation)
+
+    def generate_segments(
+        self,
+        segments: Iterable[TextGenerationSegment],
+        options: TextGenerationOptions | None = None,
+        *,
+        cancellation: CancellationSource | None = None,
+    ) -> TextGenerationResult:
+        """`stream_segments` to the end; returns the result."""
+        return run_to_end(self.stream_segments(segments, options, cancellation=cancellation))
+
+    def create_media_encoder_from_file(
+        self, path: str | os.PathLike[str], target: ExecutionTarget | None = None
+    ) -> MediaEncoder:
+        """`create_media_encoder_from_file` of the default session."""
+        return self.default_session.create_media_encoder_from_file(path, target)
 
     def close(self) -> None:
         """Close the default session, then the task. 0x8007139F while a stream of that session is open."""

@@ -8,25 +8,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from winml_lite import NotSupportedError
 
-from .cancellation import CancellationSource
+from .cancellation import CancellationLatch, CancellationSource
 from .checks import index_value, instance_of
 from .closing import Closing
 from .codes import E_NOINTERFACE
-from .options import TextGenerationOptions, finite
+from .option_values import finite
+from .options import LogitsProcessor, StoppingPredicate, TextGenerationOptions
 from .results import TextGenerationResult
 from .sequence import SequenceCore
-from .text_stream import OnEnd, Operation, TextStream, Turn, Turnstile
+from .text_stream import OnEnd, Operation, TextStream
 from .tokenizer import Tokenizer
+from .turnstile import Turn, Turnstile
 
 if TYPE_CHECKING:
     from .answer_form import AnswerForm
-    from .async_stream import AsyncTextStream
-    from .chat import Chat, Message
+    from .async_stream import AsyncTextStream, BlockingStream
+    from .chat import Chat
+    from .chat_message import Message
+    from .constraint_state import ConstraintCore
     from .conversation_result import ConversationFormatResult
+    from .tool_calls import ChatFields
 
 
 class OptionFields(TypedDict, total=False):
@@ -44,6 +49,22 @@ class OptionFields(TypedDict, total=False):
     frequency_penalty: float
     seed: int
     stop: Iterable[str]
+    min_new_tokens: int
+    logit_bias: Mapping[int, float] | Mapping[str, float] | None
+    ignore_eos: bool
+    no_repeat_ngram_size: int
+    typical_p: float
+    top_n_sigma: float
+    xtc_probability: float
+    xtc_threshold: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_sequence_breakers: Iterable[str | int]
+    logits_processors: Iterable[LogitsProcessor]
+    top_logprobs: int | None
+    include_stop: bool
+    stopping: StoppingPredicate | None
 
 
 class FormFields(TypedDict, total=False):
@@ -79,6 +100,8 @@ class Prompt:
     """Texts that end the answer beside those of the options."""
     formatted: ConversationFormatResult | None = None
     """The conversation behind it, if there is one."""
+    constraint: ConstraintCore | None = None
+    """What it asks of the answer, if nothing else does."""
 
 
 MakePrompt = Callable[[SequenceCore], Prompt]
@@ -96,7 +119,8 @@ class LanguageModel(Closing):
         self.engine = engine
         self.file = file
         self._core: SequenceCore | None = core
-        self._keep = tuple(keep)
+        self._closes: list[Callable[[], object]] = [*(part.close for part in keep), core.close, core.recover]
+        """What `close` calls, from the last to the first."""
         self._tokenizer = core.tokenizer
         self._turnstile = Turnstile()
 
@@ -140,37 +164,35 @@ class LanguageModel(Closing):
         `json_schema=` a JSON schema or a Pydantic model class, `regex=` a regular expression for the whole text,
         `choices=` texts to choose from, `grammar=` a grammar in Lark notation or llama.cpp's GBNF.
         """
-        given = _prompt(prompt)
+        return self._start(_text_prompt(prompt), fields)
 
-        def make_prompt(core: SequenceCore) -> Prompt:
-            return Prompt(core.tokenizer.encode(given) if isinstance(given, str) else given)
+    def _start(
+        self, make_prompt: MakePrompt, fields: CallFields, on_end: OnEnd | None = None, turn: Turn | None = None
+    ) -> TextStream:
+        """Start a generation once it is this call's turn; only then the prompt, and the stops it brings, are made.
 
-        return self._start(make_prompt, fields)
-
-    def _start(self, make_prompt: MakePrompt, fields: CallFields, on_end: OnEnd | None = None) -> TextStream:
-        """Start a generation once it is this call's turn; only then the prompt, and the stops it brings, are made."""
+        `turn`: one that is on already, as `_astream` has it.
+        """
         self._open()
         options = _options(fields)
         form = _form(fields)
-        timeout = _timeout(fields)
-        cancellation = fields.get("cancellation")
-        if cancellation is None:
-            cancellation = CancellationSource()
-        instance_of(cancellation, CancellationSource, "cancellation")
-        turn = Turn()
+        timeout = call_timeout(fields)
+        source = _cancellation(fields)
+        given, turn = turn, turn or Turn()
         try:
-            self._turnstile.enter(turn, timeout)
+            if given is None:
+                self._turnstile.enter(turn, timeout)
             core = self._open()
             core.recover()
             prompt = make_prompt(core)
             if prompt.stops:
                 options = replace(options, stop=(*options.stop, *prompt.stops))
-            constraint = None
+            constraint = prompt.constraint
             if form is not None:
                 constraint = form.constraint(core.tokenizer.underlying_object, prompt.formatted)
-            loop = core.start(prompt.token_ids, options, cancellation, constraint)
-            operation = Operation(loop, self._turnstile, turn, on_end)
-            turn.end = operation.end
+            loop = core.start(prompt.token_ids, options, CancellationSource(), constraint)
+            operation = Operation(loop, self._turnstile, turn, on_end, source)
+            turn.stop = turn.stop or operation.stop
             self._open()  # close() in another thread has seen the operation by now, or is seen here
             return TextStream(operation)
         except BaseException:
@@ -187,20 +209,34 @@ class LanguageModel(Closing):
 
     def astream(self, prompt: str | Iterable[int], **fields: Unpack[CallFields]) -> AsyncTextStream:
         """Stream for asyncio: `async for piece in model.astream(...)`; takes what `stream` takes."""
+        make_prompt = _text_prompt(prompt)
+        return self._astream(lambda turn: self._start(make_prompt, fields, turn=turn), fields)
+
+    async def agenerate(self, prompt: str | Iterable[int], **fields: Unpack[CallFields]) -> TextGenerationResult:
+        """Do as `generate` for asyncio: the event loop goes on meanwhile, and cancelling the task stops the model."""
+        return await self.astream(prompt, **fields).read()
+
+    def _astream(self, start: Callable[[Turn], BlockingStream], fields: CallFields) -> AsyncTextStream:
+        """Make a stream for asyncio: `start` opens the blocking one when its turn has come."""
         from .async_stream import AsyncTextStream  # brings asyncio
 
-        given = _prompt(prompt)
+        self._open()
         _options(fields)
         _form(fields)
-        _timeout(fields)
-        return AsyncTextStream(lambda: self.stream(given, **fields))
+        _cancellation(fields)
+        return AsyncTextStream(self._turnstile, call_timeout(fields), start)
 
-    def chat(self, system: str | None = None, *, messages: Iterable[Message] = ()) -> Chat:
+    def chat(
+        self, system: str | None = None, *, messages: Iterable[Message] = (), **fields: Unpack[ChatFields]
+    ) -> Chat:
         """Begin a conversation, with an optional system message and an optional history.
 
         A message is a pair `(role, content)` or a mapping `{"role": ..., "content": ...}`. A system message at the
         front of `messages` is the chat's system message: ValueError beside `system`. NotSupportedError when the model
         has no chat template.
+
+        `tools=` are Python functions that the model may call; this and the other options of `ChatFields` (`approve=`,
+        `max_tool_rounds=`, `enable_thinking=` ...) are those of every turn, and each turn may have its own.
         """
         if not self.can_chat:
             raise NotSupportedError(
@@ -210,29 +246,48 @@ class LanguageModel(Closing):
             )
         from .chat import Chat  # plain text needs no messages
 
-        return Chat(self, system, messages)
+        return Chat(self, system, messages, fields)
 
     def close(self) -> None:
-        """Give the model's memory back. A stream that is still open ends as CANCELED. Again is fine."""
-        core = self._core
+        """Give the model's memory back. A stream that is still open ends as CANCELED. Again is fine.
+
+        It waits for the step that another thread computes. Inside a running event loop it does not wait: the memory
+        then goes a moment later, and `aclose` waits for that.
+        """
         self._core = None
-        turn = Turn()
-        try:
-            current = self._turnstile.current
-            if current is not None and current.end is not None:
-                current.end()
-            self._turnstile.enter(turn, None)
-            if core is not None:
-                core.recover()
-                core.close()
-            for part in reversed(self._keep):
-                part.close()
-            self._keep = ()
-        finally:
-            self._turnstile.leave(turn)
+        self._turnstile.close(self._free)
+
+    async def aclose(self) -> None:
+        """Close the model, and wait for that without blocking the event loop."""
+        from .async_stream import in_thread  # brings asyncio
+
+        await in_thread(self.close)
+
+    def _free(self) -> None:
+        while self._closes:
+            self._closes.pop()()
+
+    async def __aenter__(self) -> Self:
+        self._open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is GeneratorExit:  # a coroutine that is thrown away cannot wait
+            self.close()
+        else:
+            await self.aclose()
 
     def _check_open(self) -> SequenceCore:
         return self._open()
+
+
+def _text_prompt(prompt: str | Iterable[int]) -> MakePrompt:
+    given = _prompt(prompt)
+
+    def make_prompt(core: SequenceCore) -> Prompt:
+        return Prompt(core.tokenizer.encode(given) if isinstance(given, str) else given)
+
+    return make_prompt
 
 
 def _prompt(prompt: str | Iterable[int]) -> str | list[int]:
@@ -259,7 +314,13 @@ def _form(fields: CallFields) -> AnswerForm | None:
     return answer_form(fields)
 
 
-def _timeout(fields: CallFields) -> float | None:
+def _cancellation(fields: CallFields) -> CancellationLatch | None:
+    """Check what else cancels the call."""
+    source = fields.get("cancellation")
+    return None if source is None else instance_of(source, CancellationSource, "cancellation").latch
+
+
+def call_timeout(fields: CallFields) -> float | None:
     """Check the seconds to wait for another call."""
     timeout = fields.get("timeout")
     if timeout is None:

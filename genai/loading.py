@@ -8,7 +8,7 @@ loop's set-up, written once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,19 +18,21 @@ from winml_lite import (
     ExecutionTarget,
     ExecutionTargetKind,
     Model,
-    Pipeline,
     PipelineBuilder,
     Runtime,
     Stage,
     WinMLError,
 )
 
+from .adapters import Adapter, adapter_pairs
 from .checks import enum_value, index_value
 from .codes import E_INVALIDARG, NOT_SUPPORTED
-from .feed import TokenFeed
+from .composition import SinglePipeline
+from .endpoints import Endpoints
 from .language_model import LanguageModel
 from .model_folder import declare_state, find_decoder, read_settings, wire_decoder
 from .sequence import SequenceCore
+from .speculative_loading import Drafter, SpeculationOptions, speculate, speculation_options
 from .tokenizer import Tokenizer
 
 Engine = Literal["llama", "ort"]
@@ -48,6 +50,8 @@ class LoadOptions:
     context_length: int | None
     threads: int | None
     target: ExecutionTargetKind | DeviceInfo | None
+    adapters: tuple[tuple[str, float], ...] = ()
+    speculation: SpeculationOptions | None = None
 
 
 def load(
@@ -57,6 +61,10 @@ def load(
     context_length: int | None = None,
     threads: int | None = None,
     target: ExecutionTargetKind | DeviceInfo | None = None,
+    adapters: Iterable[Adapter] = (),
+    speculation: Drafter | None = None,
+    draft: str | os.PathLike[str] | LanguageModel | None = None,
+    draft_tokens: int | None = None,
     offline: bool = False,
     progress: Progress | None = None,
 ) -> LanguageModel:
@@ -72,6 +80,13 @@ def load(
     threads: at most 512; default: the CPUs that this process may use.
     target: hardware class, or one device of `Runtime.enumerate_devices()`; default: a GPU where the engine has one,
         else the CPU.
+    adapters: LoRA adapters of a GGUF model, each a `.gguf` file or a pair (file, scale); the scale is 1 else.
+    speculation: "lookup" drafts what followed earlier in the text, "predictor" what the model's own predictor says
+        (qwen3.5 GGUF files). Drafts are verified several tokens at a time: the answers stay the same, up to rounding,
+        and come faster where the text repeats itself.
+    draft: a smaller model with the same vocabulary that drafts instead, a path or a name as `source`, or a loaded
+        model, which should have no other use from then on.
+    draft_tokens: most tokens drafted at a time, at most 16; default: as many as pay.
     offline: never download.
     progress: called with ("download" or "convert", bytes done, bytes in all).
 
@@ -86,6 +101,8 @@ def load(
         target
         if target is None or isinstance(target, DeviceInfo)
         else enum_value(target, ExecutionTargetKind, "target, unless it is a DeviceInfo,"),
+        adapter_pairs(adapters),
+        speculation_options(speculation, draft, draft_tokens),
     )
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
@@ -146,12 +163,15 @@ def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
             stage.set_sequence_capacity_hint(options.context_length)
         if options.threads is not None:
             stage.llama_options().thread_count = options.threads
+        stage.llama_options().adapters = options.adapters
         pipeline = builder.build()
-    feed = TokenFeed(runtime, pipeline, (stage, 0), (stage, 0), runtime.create_cpu_target())
-    return _assemble(name, "llama", path, Tokenizer.from_file(path), (runtime, pipeline, stage, feed))
+    endpoints = Endpoints(pipeline, stage, 0, stage, 0)
+    return _assemble(name, "llama", path, Tokenizer.from_file(path), (runtime, endpoints, stage), options)
 
 
 def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> LanguageModel:
+    if options.adapters:
+        raise WinMLError(NOT_SUPPORTED, "genai.load", f"{file} is an ONNX model; LoRA adapters go with GGUF models only")
     runtime = Runtime()
     with runtime.load_model(file) as model:
         wiring = wire_decoder(model, file)  # first: a file that is no decoder needs no tokenizer
@@ -163,9 +183,8 @@ def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> Lan
         if options.threads is not None:
             stage.ort_options().set_thread_count(options.threads)
         pipeline = builder.build()
-    endpoints = (stage, wiring.token_input), (stage, wiring.logits_output)
-    feed = TokenFeed(runtime, pipeline, *endpoints, runtime.create_cpu_target())
-    return _assemble(name, "ort", file, tokenizer, (runtime, pipeline, stage, feed))
+    endpoints = Endpoints(pipeline, stage, wiring.token_input, stage, wiring.logits_output)
+    return _assemble(name, "ort", file, tokenizer, (runtime, endpoints, stage), options)
 
 
 def _onnx_capacity(wanted: int | None, declared: int | None, folder: Path) -> int:
@@ -179,7 +198,10 @@ def _onnx_capacity(wanted: int | None, declared: int | None, folder: Path) -> in
 
 def _add_stage(runtime: Runtime, model: Model, options: LoadOptions) -> tuple[PipelineBuilder, Stage]:
     builder = runtime.create_pipeline_builder()
-    return builder, builder.add_model_stage(model, _target(runtime, options.target), "decoder")
+    stage = builder.add_model_stage(model, _target(runtime, options.target), "decoder")
+    if options.speculation is not None:
+        options.speculation.prepare(stage)
+    return builder, stage
 
 
 def _target(runtime: Runtime, wanted: ExecutionTargetKind | DeviceInfo | None) -> ExecutionTarget | None:
@@ -189,8 +211,16 @@ def _target(runtime: Runtime, wanted: ExecutionTargetKind | DeviceInfo | None) -
 
 
 def _assemble(
-    name: str, engine: Engine, file: Path, tokenizer: Tokenizer, parts: tuple[Runtime, Pipeline, Stage, TokenFeed]
+    name: str,
+    engine: Engine,
+    file: Path,
+    tokenizer: Tokenizer,
+    parts: tuple[Runtime, Endpoints, Stage],
+    options: LoadOptions,
 ) -> LanguageModel:
-    runtime, pipeline, stage, feed = parts
-    core = SequenceCore(pipeline, stage, feed, tokenizer, tuple(tokenizer.eos_token_ids))
-    return LanguageModel(name, _ENGINE_NAMES[engine], str(file), core, (runtime, stage, pipeline, tokenizer))
+    runtime, endpoints, state_owner = parts
+    composition = SinglePipeline(runtime, endpoints, state_owner, runtime.create_cpu_target())
+    if options.speculation is not None:
+        speculate(composition, tokenizer, options.speculation, load)
+    core = SequenceCore(composition, tokenizer, tuple(tokenizer.eos_token_ids))
+    return LanguageModel(name, _ENGINE_NAMES[engine], str(file), core, (runtime, composition, tokenizer))

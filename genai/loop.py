@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING
 from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch, CancellationSource
-from .evaluation import Evaluation
-from .feed import Row
+from .endpoints import Row
 from .options import TextGenerationOptions
 from .results import (
     TextGenerationFinishReason,
     TextGenerationResult,
     TextGenerationTimings,
     TextGenerationUpdate,
+    TokenLogprob,
 )
-from .sampling import TokenSelector
 from .stopping import StopText
 
 if TYPE_CHECKING:
@@ -51,16 +50,19 @@ class GenerationLoop:
         self._latch = cancellation.latch
         self._restore = restore
         self._prompt_token_count = len(core.retained)
-        self._start_position = core.evaluated
-        self._capacity = core.capacity or None
-        self._selector = TokenSelector(options, core.feed.vocabulary_size, core.retained)
+        self.start_position = core.evaluated
+        self._row_cell_count = core.row_cell_count
+        self._capacity = core.capacity - self._row_cell_count if core.capacity else None
+        self._selector = core.make_selector(options)
         self._decoder = core.tokenizer.create_decoder(continuation=True)
-        self._stop_text = StopText(options.stop) if options.stop else None
+        self._stop_text = StopText(options.stop, options.include_stop) if options.stop else None
+        self._stopping = options.stopping
         self._eos = frozenset(core.eos_token_ids)
         self._stop_ids = frozenset(options.stop_token_ids)
-        self._evaluation = Evaluation(core, self._latch)
+        self._evaluation = core.make_evaluation(options, self._latch)
         self._token_ids: list[int] = []
         self._fragments: list[str] = []
+        self._logprobs: list[TokenLogprob] | None = None if options.top_logprobs is None else []
         self._prompt_seconds = 0.0
         self._decode_seconds = 0.0
         self._prompt_evaluated = 0
@@ -89,7 +91,7 @@ class GenerationLoop:
     @property
     def reused_token_count(self) -> int:
         """Prompt tokens that were not evaluated again."""
-        return self._start_position
+        return self.start_position
 
     def read_next(self) -> TextGenerationUpdate | None:
         """Return the next update, None at the end and ever after. Failures of the model end the generation, they are
@@ -116,6 +118,8 @@ class GenerationLoop:
 
     def _advance(self) -> TextGenerationUpdate | None:
         limit = self._limit()
+        if self._stopping is not None and (limit is None or limit > Reason.STOP_TOKEN) and self._is_stopped():
+            limit = Reason.STOP_TOKEN
         if limit is not None:
             return self._finish(limit)
         if self._latch.is_canceled:
@@ -156,6 +160,14 @@ class GenerationLoop:
             return Reason.SEQUENCE_CAPACITY
         return None
 
+    def _is_stopped(self) -> bool:
+        """Ask the caller's predicate. It is asked before the next token is made, so what it raises loses nothing."""
+        assert self._stopping is not None
+        if not self._token_ids:
+            return False
+        held = self._stop_text.held if self._stop_text is not None else ""
+        return bool(self._stopping(tuple(self._token_ids), "".join(self._fragments) + held))
+
     def _emit(self, token_id: int) -> TextGenerationUpdate:
         self._evaluation.accept(token_id)
         self._token_ids.append(token_id)
@@ -166,7 +178,12 @@ class GenerationLoop:
             if self._stop_text.matched is None and self._limit() is not None:
                 fragment += self._stop_text.flush()
         self._fragments.append(fragment)
-        return TextGenerationUpdate(token_id, fragment)
+        if self._logprobs is None:
+            return TextGenerationUpdate(token_id, fragment)
+        logprob = self._selector.logprob
+        assert logprob is not None
+        self._logprobs.append(logprob)
+        return TextGenerationUpdate(token_id, fragment, logprob)
 
     def _finish(self, reason: TextGenerationFinishReason) -> TextGenerationUpdate | None:
         """End. Text that was held back for a stop string comes out as a last update without a token."""
@@ -175,7 +192,7 @@ class GenerationLoop:
             reason = Reason.STOP_TOKEN  # the match was waiting for a longer stop
         self._fragments.append(tail)
         evaluated = min(self._core.evaluated, self._prompt_token_count)
-        self._prompt_evaluated = max(evaluated - self._start_position, 0)
+        self._prompt_evaluated = max(evaluated - self.start_position, 0)
         if self._constraint is not None:
             self._is_complete = self._constraint.can_stop
         self._reason = reason
@@ -189,20 +206,23 @@ class GenerationLoop:
         self._evaluation.settle()
         if self._constraint is not None:
             self._constraint.release(self)
-        ran = core.evaluated > self._start_position
+        ran = core.evaluated > self.start_position
         core.finished(self, ran, self._reason is Reason.ERROR, self._restore)
 
     def _has_stop_match(self) -> bool:
         return self._stop_text is not None and self._stop_text.matched is not None
 
     def _make_result(self, reason: TextGenerationFinishReason) -> TextGenerationResult:
+        text = "".join(self._fragments)
+        match = self._stop_text.matched if self._stop_text is not None else None
         return TextGenerationResult(
-            text="".join(self._fragments),
+            text=text,
             token_ids=tuple(self._token_ids),
             finish_reason=reason,
             error_code=self._error.hresult if self._error is not None else 0,
-            prompt_token_count=self._prompt_token_count,
-            stop_match=self._stop_text.matched if self._stop_text is not None else None,
+            prompt_token_count=self._prompt_token_count + self._row_cell_count,
+            speculative_statistics=self._evaluation.statistics,
+            stop_match=match,
             seed=self._selector.seed,
             timings=TextGenerationTimings(
                 self._prompt_seconds, self._decode_seconds, self._prompt_evaluated, len(self._token_ids)
@@ -210,6 +230,8 @@ class GenerationLoop:
             error_message=_message(self._error) if self._error is not None else None,
             constraint_complete=self._is_complete,
             parse=self._constraint.parse if self._constraint is not None else None,
+            logprobs=None if self._logprobs is None else tuple(self._logprobs),
+            stop_offset=None if match is None else len(text) - len(match) * self._options.include_stop,
         )
 
     def close(self) -> None:

@@ -1,45 +1,24 @@
-"""What a caller asks of one generation (genai §5.3) and the checks of its values (genai §0.3).
+"""What a caller asks of one generation (genai §5.3 and 8) and the checks of its values (genai §0.3).
 
 Wrong types are TypeError, values out of range ValueError, both before any model runs. Nothing is repaired or clipped.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from numbers import Real
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, TypeAlias
 
 from .checks import index_value
+from .logit_bias import logit_biases
+from .option_values import callables, finite, flag, optional_callable, sequence_breakers, stop_texts
 
 UINT64_MAX = 0xFFFFFFFFFFFFFFFF
 
-
-def finite(value: Any, name: str) -> float:
-    """Return `value` as a finite float; integers and NumPy scalars are numbers, bool is not (TypeError)."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
-    try:
-        number = float(value)
-    except OverflowError:
-        number = math.inf
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite, not {value}")
-    return number
-
-
-def stop_texts(value: Any) -> tuple[str, ...]:
-    """Return stop strings as a tuple; one str is one stop, an empty one is ValueError."""
-    if value is None:
-        raise TypeError("stop must be a str or an iterable of str, not None")
-    stops = (value,) if isinstance(value, str) else tuple(value)
-    for stop in stops:
-        if not isinstance(stop, str):
-            raise TypeError(f"stop must hold str, not {type(stop).__name__}")
-        if not stop:
-            raise ValueError("stop must not hold an empty string: it would match before the first token")
-    return stops
+LogitsProcessor: TypeAlias = Callable[[tuple[int, ...], Any], Any]
+"""(ids of prompt and output, row of logits) to the row that counts instead."""
+StoppingPredicate: TypeAlias = Callable[[tuple[int, ...], str], object]
+"""(ids of the output, text of the output) to whether it ends here."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +36,32 @@ class TextGenerationOptions:
     presence_penalty: subtracted once from the logit of each token emitted by this operation; negative values reward.
     frequency_penalty: subtracted once for each time such a token was emitted.
     seed: start of the random numbers, up to 2**64-1; 0 takes a fresh one, which the result reports.
+
+    By keyword only:
+
     stop: texts that end the generation; the text before the earliest match is kept. One str is one stop.
+    min_new_tokens: no end-of-sequence token is chosen before so many tokens are emitted; your own stops still count.
+    logit_bias: token id (an int or a str of digits) to what is added to its logit; minus infinity bans the token.
+    ignore_eos: never choose an end-of-sequence token.
+    no_repeat_ngram_size: no sequence of so many tokens comes twice, counting the prompt; 0 is off.
+    typical_p: keep the tokens whose surprise is nearest to the expected one (Meister et al., Locally typical sampling,
+        2022), with at least this probability, above 0 up to 1; 1 is off.
+    top_n_sigma: keep tokens with logits at most n standard deviations below the highest (Tang et al., Top-n-sigma,
+        2024); 0 is off.
+    xtc_probability: how often "exclude top choices" applies, 0 to 1: of the tokens with at least the probability
+        `xtc_threshold` only the least likely stays; 0 is off.
+    xtc_threshold: 0 to 1; above 0.5 it never finds two tokens.
+    dry_multiplier: penalty for the token that would prolong a repetition of `dry_allowed_length` tokens; 0 is off.
+    dry_base: each further repeated token multiplies that penalty by it; at least 1.
+    dry_allowed_length: longest repetition that costs nothing, at least 1.
+    dry_sequence_breakers: texts and token ids over which no repetition is counted.
+    logits_processors: functions (ids, row) -> row, called in order for every token. `ids` are prompt and output so far,
+        `row` is a float64 array of shape (vocabulary,), theirs to change and return.
+    top_logprobs: report the log probability of every emitted token and of the so many likeliest; 0 for the emitted one
+        alone, None is off.
+    include_stop: the stop text that ended the generation stays at the end of the text.
+    stopping: function (token_ids, text) -> bool over the output so far, called after every token; true ends the
+        generation with STOP_TOKEN. All that it has seen is kept.
 
     Raises TypeError for wrong types (bool included) and ValueError for values out of range, NaN or infinite.
     """
@@ -73,10 +77,45 @@ class TextGenerationOptions:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     seed: int = 0
-    stop: Iterable[str] = field(default=(), kw_only=True)
+    _: KW_ONLY
+    stop: Iterable[str] = ()
+    min_new_tokens: int = 0
+    logit_bias: Mapping[int, float] | Mapping[str, float] | None = None
+    ignore_eos: bool = False
+    no_repeat_ngram_size: int = 0
+    typical_p: float = 1.0
+    top_n_sigma: float = 0.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_sequence_breakers: Iterable[str | int] = ("\n", ":", '"', "*")
+    logits_processors: Iterable[LogitsProcessor] = ()
+    top_logprobs: int | None = None
+    include_stop: bool = False
+    stopping: StoppingPredicate | None = None
 
     def __post_init__(self) -> None:
-        checked = {
+        for name, value in self._checked().items():
+            object.__setattr__(self, name, value)
+        for name in ("temperature", "top_n_sigma", "dry_multiplier"):
+            value = getattr(self, name)
+            _require(value >= 0, f"{name} must not be negative", value)
+        for name in ("min_p", "xtc_probability", "xtc_threshold"):
+            value = getattr(self, name)
+            _require(0 <= value <= 1, f"{name} must be in 0..1", value)
+        for name in ("top_p", "typical_p"):
+            value = getattr(self, name)
+            _require(0 < value <= 1, f"{name} must be above 0 and at most 1", value)
+        _require(self.repetition_penalty > 0, "repetition_penalty must be above 0", self.repetition_penalty)
+        _require(self.dry_base >= 1, "dry_base must be at least 1", self.dry_base)
+        rule = f"min_new_tokens must not be above max_new_tokens ({self.max_new_tokens})"
+        _require(self.min_new_tokens <= self.max_new_tokens, rule, self.min_new_tokens)
+
+    def _checked(self) -> dict[str, Any]:
+        """Check every value alone; return it as it is kept."""
+        return {
             "max_new_tokens": index_value(self.max_new_tokens, "max_new_tokens", minimum=1),
             "stop_token_ids": tuple(index_value(token_id, "stop_token_ids") for token_id in self.stop_token_ids),
             "temperature": finite(self.temperature, "temperature"),
@@ -89,13 +128,23 @@ class TextGenerationOptions:
             "frequency_penalty": finite(self.frequency_penalty, "frequency_penalty"),
             "seed": index_value(self.seed, "seed", UINT64_MAX),
             "stop": stop_texts(self.stop),
+            "min_new_tokens": index_value(self.min_new_tokens, "min_new_tokens"),
+            "logit_bias": logit_biases(self.logit_bias),
+            "ignore_eos": flag(self.ignore_eos, "ignore_eos"),
+            "no_repeat_ngram_size": index_value(self.no_repeat_ngram_size, "no_repeat_ngram_size"),
+            "typical_p": finite(self.typical_p, "typical_p"),
+            "top_n_sigma": finite(self.top_n_sigma, "top_n_sigma"),
+            "xtc_probability": finite(self.xtc_probability, "xtc_probability"),
+            "xtc_threshold": finite(self.xtc_threshold, "xtc_threshold"),
+            "dry_multiplier": finite(self.dry_multiplier, "dry_multiplier"),
+            "dry_base": finite(self.dry_base, "dry_base"),
+            "dry_allowed_length": index_value(self.dry_allowed_length, "dry_allowed_length", minimum=1),
+            "dry_sequence_breakers": sequence_breakers(self.dry_sequence_breakers),
+            "logits_processors": callables(self.logits_processors, "logits_processors"),
+            "top_logprobs": None if self.top_logprobs is None else index_value(self.top_logprobs, "top_logprobs"),
+            "include_stop": flag(self.include_stop, "include_stop"),
+            "stopping": optional_callable(self.stopping, "stopping"),
         }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        _require(self.temperature >= 0, "temperature must not be negative", self.temperature)
-        _require(0 < self.top_p <= 1, "top_p must be above 0 and at most 1", self.top_p)
-        _require(0 <= self.min_p <= 1, "min_p must be in 0..1", self.min_p)
-        _require(self.repetition_penalty > 0, "repetition_penalty must be above 0", self.repetition_penalty)
 
 
 def _require(holds: bool, rule: str, value: float) -> None:

@@ -6,6 +6,7 @@ The parser queues events and numbers calls; what the text says is read by `outpu
 from __future__ import annotations
 
 from collections import deque
+from typing import TypeAlias
 
 from winml_lite import WinMLError
 
@@ -19,6 +20,7 @@ from .stopping import StopText
 from .text_source import Reading, TextSource
 
 _Type = ChatCompletionEventType
+LocatedEvent: TypeAlias = tuple[ConversationOutputEvent, int, int]
 
 
 class ConversationOutputParser:
@@ -47,18 +49,29 @@ class ConversationOutputParser:
         rest = self._stops.flush()
         self._source.is_ended = True
         self._advance(rest)
-        self._add(ConversationOutputEvent(_Type.COMPLETED))
+        self._sink.completed()
 
     def read_event(self) -> ConversationOutputEvent | None:
         """Return the next event; None when there is none yet, or no more after COMPLETED."""
+        return self._events.popleft()[0] if self._events else None
+
+    def read_located_event(self) -> LocatedEvent | None:
+        """Return what `read_event` does, and the part of the output that it came from: where that begins and ends, in
+        characters. The parts follow each other; marks around a text are left out of it.
+        """
         return self._events.popleft() if self._events else None
+
+    @property
+    def stop_match(self) -> str | None:
+        """The stop text that has ended the output; what comes after it is ignored."""
+        return self._stops.matched
 
     def reset(self) -> None:
         """Forget the output and its events; the parser is as new."""
-        self._events: deque[ConversationOutputEvent] = deque()
+        self._events: deque[LocatedEvent] = deque()
         self._source = TextSource()
         self._stops = StopText(self._syntax.stops)
-        self._sink = _EventSink(self._events)
+        self._sink = _EventSink(self._events, self._source)
         self._reader = self._read()
 
     def _read(self) -> Reading[None]:
@@ -74,24 +87,23 @@ class ConversationOutputParser:
         self._source.append(text)
         next(self._reader, None)
 
-    def _add(self, event: ConversationOutputEvent) -> None:
-        self._events.append(event)
-
 
 class _EventSink:
-    """Makes events of what the reader finds."""
+    """Makes events of what the reader finds, each with its part of the source."""
 
-    def __init__(self, events: deque[ConversationOutputEvent]) -> None:
+    def __init__(self, events: deque[LocatedEvent], source: TextSource) -> None:
         self._events = events
+        self._source = source
+        self._end = 0
         self._index = -1
         self._call_id = ""
         self._name = ""
 
     def content(self, text: str) -> None:
-        self._events.append(ConversationOutputEvent(_Type.CONTENT_DELTA, text))
+        self._add_text(ConversationOutputEvent(_Type.CONTENT_DELTA, text))
 
     def reasoning(self, text: str) -> None:
-        self._events.append(ConversationOutputEvent(_Type.REASONING_DELTA, text))
+        self._add_text(ConversationOutputEvent(_Type.REASONING_DELTA, text))
 
     def start(self, name: str, call_id: str | None) -> None:
         self._index += 1
@@ -105,7 +117,18 @@ class _EventSink:
         self._add_call(_Type.TOOL_CALL_END)
 
     def error(self, message: str) -> None:
-        self._events.append(ConversationOutputEvent(_Type.ERROR, error_code=INVALID_DATA, error_message=message))
+        self._add(ConversationOutputEvent(_Type.ERROR, error_code=INVALID_DATA, error_message=message))
+
+    def completed(self) -> None:
+        self._add(ConversationOutputEvent(_Type.COMPLETED))
 
     def _add_call(self, kind: ChatCompletionEventType, text: str | None = None) -> None:
-        self._events.append(ConversationOutputEvent(kind, text, self._index, self._call_id, self._name))
+        self._add(ConversationOutputEvent(kind, text, self._index, self._call_id, self._name))
+
+    def _add_text(self, event: ConversationOutputEvent) -> None:
+        self._end = max(self._end, self._source.mark_end)
+        self._add(event)
+
+    def _add(self, event: ConversationOutputEvent) -> None:
+        begin, self._end = self._end, self._source.consumed
+        self._events.append((event, begin, self._end))

@@ -9,6 +9,8 @@ from typing import Any
 
 from winml_lite import WinMLError
 
+from .speculative_statistics import TextGenerationSpeculativeStatistics
+
 
 class TextGenerationFinishReason(IntEnum):
     """Why a generation ended."""
@@ -52,6 +54,20 @@ class TextGenerationSequenceState:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely the model found an emitted token at its place: natural logarithms of probabilities.
+
+    They are those of the model's logits after biases and penalties, before temperature and filters; under a constraint
+    of the tokens that were legal.
+    """
+
+    token_id: int
+    logprob: float
+    top: tuple[tuple[int, float], ...]
+    """The likeliest tokens of the place with theirs, highest first; as many as `top_logprobs` asked for."""
+
+
+@dataclass(frozen=True, slots=True)
 class TextGenerationUpdate:
     """One emitted token and the text that became final with it (often a word, sometimes "").
 
@@ -61,6 +77,8 @@ class TextGenerationUpdate:
 
     token_id: int | None
     fragment: str
+    logprobs: TokenLogprob | None = None
+    """How likely the token was; None without `top_logprobs`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +123,8 @@ class TextGenerationResult:
     finish_reason: TextGenerationFinishReason
     error_code: int
     prompt_token_count: int
-    speculative_statistics: None = None
+    speculative_statistics: TextGenerationSpeculativeStatistics | None = None
+    """What drafting came to; None where nothing is drafted."""
     stop_match: str | None = None
     """The stop string that ended the text."""
     seed: int = 0
@@ -118,6 +137,10 @@ class TextGenerationResult:
     """
     parse: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
     """Makes the value of the text; see `parsed`."""
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    """How likely each of `token_ids` was; None without `top_logprobs`."""
+    stop_offset: int | None = None
+    """Where the stop string begins, in characters of the text that all `token_ids` make."""
 
     @property
     def parsed(self) -> Any:
@@ -168,6 +191,15 @@ class TextGenerationPipelinePhase(IntEnum):
     UNIFIED = 0
     PREFILL = 1
     DECODE = 2
+
+
+class TextGenerationDecodeInputMode(IntEnum):
+    """How tokens reach the pipeline that decodes."""
+
+    CALLER_BOUND = 0
+    """The session binds each one to the token input; the state is moved by the caller."""
+    PIPELINE_FEEDBACK = 1
+    """The first one is bound; later ones come over a next-iteration edge of the pipeline itself."""
 
 
 class TextGenerationExecutionProfile(IntEnum):

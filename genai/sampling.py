@@ -1,10 +1,11 @@
-"""Choosing the next token from one row of logits (genai §5.4).
+"""Choosing the next token from one row of logits (genai §5.4 and 8).
 
-    NaN out → penalties → constraint → greedy, or temperature → top-k → top-p → min-p → draw
+    NaN out → bias → own processors → penalties → (log probabilities) → no end yet → no n-gram twice → DRY → constraint
+    → greedy, or temperature → top-n-sigma → top-k → typical-p → top-p → min-p → XTC → draw
 
-Here: the order of these steps, the random numbers and the penalties. `candidates.py` finds the few tokens that a draw
-needs. All arithmetic behind the row itself is in double precision, so the same row and seed give the same token
-whatever produced the row.
+Here: the order of these steps. What changes the row is in `row_edits.py`, `penalties.py` and `repetitions.py`;
+`candidates.py` and `filters.py` find the few tokens that a draw needs. All arithmetic behind the row itself is in
+double precision, so the same row and seed give the same token whatever produced the row.
 
 Between two runs of a model the caches are cold and each NumPy call costs tens of microseconds, hence few calls on whole
 rows, no step that is switched off, and no Python loop over the vocabulary.
@@ -16,8 +17,7 @@ temperature=2 they are .434 .263 .205 .097 and it keeps 0, 1 and 2: the temperat
 from __future__ import annotations
 
 import os
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,129 +27,17 @@ from winml_lite import WinMLError
 
 from .candidates import NO_TOKEN, Candidates, TopCandidates
 from .codes import INVALID_DATA, NO_LEGAL_TOKEN
+from .filters import FilteredCandidates
+from .log_probabilities import token_logprob
+from .logit_bias import LogitBias
 from .options import TextGenerationOptions
+from .penalties import Penalties
+from .random_numbers import SplitMix64
+from .repetitions import Dry, NoRepeat
+from .results import TokenLogprob
+from .row_edits import Bias, EndBan, Processors, RowEdit
 
 Row = npt.NDArray[Any]
-
-
-class SplitMix64:
-    """The random numbers of one operation (Steele, Lea and Flood, Fast splittable pseudorandom number generators,
-    2014).
-    """
-
-    __slots__ = ("_state",)
-
-    def __init__(self, seed: int) -> None:
-        self._state = seed
-
-    def next(self) -> int:
-        """Return the next 64-bit number; the first of seed 1 is 0x910A2DEC89025CC1."""
-        self._state = (self._state + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
-        z = self._state
-        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
-        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & 0xFFFFFFFFFFFFFFFF
-        return z ^ (z >> 31)
-
-    def random(self) -> float:
-        """Return a number in [0, 1), a multiple of 2**-53; the first of seed 1 is 0.566561575172."""
-        return (self.next() >> 11) * 2.0**-53
-
-
-class _Occurrences:
-    """How often each token occurs, in two aligned arrays that grow and shrink in place: reading them costs no copy."""
-
-    __slots__ = ("_counts", "_ids", "_slots")
-
-    def __init__(self) -> None:
-        self._slots: dict[int, int] = {}
-        self._ids = np.zeros(64, np.intp)
-        self._counts = np.zeros(64, np.float64)
-
-    @property
-    def ids(self) -> npt.NDArray[np.intp]:
-        return self._ids[: len(self._slots)]
-
-    @property
-    def counts(self) -> npt.NDArray[np.float64]:
-        return self._counts[: len(self._slots)]
-
-    def add(self, token_id: int) -> None:
-        slot = self._slots.setdefault(token_id, len(self._slots))
-        if slot == self._ids.size:
-            self._ids = np.concatenate((self._ids, np.zeros_like(self._ids)))
-            self._counts = np.concatenate((self._counts, np.zeros_like(self._counts)))
-        self._ids[slot] = token_id
-        self._counts[slot] += 1
-
-    def remove(self, token_id: int) -> None:
-        """Take one occurrence back; the last slot moves into a freed one."""
-        slot = self._slots[token_id]
-        self._counts[slot] -= 1
-        if self._counts[slot] == 0:
-            del self._slots[token_id]
-            last = len(self._slots)
-            if slot != last:
-                moved = int(self._ids[last])
-                self._slots[moved] = slot
-                self._ids[slot] = moved
-                self._counts[slot] = self._counts[last]
-            self._counts[last] = 0
-
-
-class _Penalties:
-    """Steps 2 and 3: repetition over the last tokens of prompt and output, presence and frequency over the output
-    alone.
-    """
-
-    def __init__(self, options: TextGenerationOptions, vocabulary_size: int, prompt_ids: Iterable[int]) -> None:
-        self._repetition = options.repetition_penalty
-        self._presence = options.presence_penalty
-        self._frequency = options.frequency_penalty
-        self._vocabulary_size = vocabulary_size
-        self._work = np.empty(vocabulary_size, np.float64)
-        self._recent = _Occurrences()
-        self._window: deque[int] | None = None
-        if options.repetition_penalty_window:
-            self._window = deque()
-        self._window_size = options.repetition_penalty_window
-        self._emitted = _Occurrences()
-        for token_id in prompt_ids:
-            self._remember(token_id)
-
-    def _remember(self, token_id: int) -> None:
-        if self._repetition == 1:
-            return
-        if self._has_logit(token_id):
-            self._recent.add(token_id)
-        if self._window is not None:
-            self._window.append(token_id)
-            if len(self._window) > self._window_size:
-                oldest = self._window.popleft()
-                if self._has_logit(oldest):
-                    self._recent.remove(oldest)
-
-    def _has_logit(self, token_id: int) -> bool:
-        """Prompts may hold ids past the row: models exist with more input than output tokens."""
-        return 0 <= token_id < self._vocabulary_size
-
-    def accept(self, token_id: int) -> None:
-        self._remember(token_id)
-        if self._has_logit(token_id):
-            self._emitted.add(token_id)
-
-    def apply(self, row: Row) -> Row:
-        """Return the penalised row in double precision, in a buffer that the next call reuses."""
-        work = self._work
-        np.copyto(work, row)
-        with np.errstate(all="ignore"):  # an overflow is a proper infinity, and NaN stays NaN
-            if self._repetition != 1:
-                ids = self._recent.ids
-                z = work[ids]
-                work[ids] = np.where(z > 0, z / self._repetition, z * self._repetition)
-            if self._frequency or self._presence:
-                ids = self._emitted.ids
-                work[ids] = work[ids] - self._frequency * self._emitted.counts - self._presence
-        return work
 
 
 class LegalTokens(Protocol):
@@ -169,63 +57,118 @@ class TokenSelector:
     """Selects the tokens of one operation, composed once from its options.
 
     `vocabulary_size` is the length of a row, 0 where the first row is to say it (a vocabulary may be padded beyond the
-    tokens of its tokenizer); `prompt_ids` is what precedes the output. `seed` is the seed really used: that of the
-    options, or a fresh one for 0. One random number is drawn per sampled token, none for greedy selection.
+    tokens of its tokenizer); `prompt_ids` is what precedes the output. `eos_token_ids` is what `min_new_tokens` and
+    `ignore_eos` ban, `token_bytes` finds the sequence breakers of DRY that are texts.
+
+    `seed` is the seed really used: that of the options, or a fresh one for 0. One random number is drawn per sampled
+    token, none for greedy selection. `logprob` belongs to the token that was selected last, None without
+    `top_logprobs`.
+
+    ValueError for a bias on a token outside the vocabulary, and for text breakers without `token_bytes`.
     """
 
-    def __init__(self, options: TextGenerationOptions, vocabulary_size: int, prompt_ids: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        options: TextGenerationOptions,
+        vocabulary_size: int,
+        prompt_ids: Iterable[int] = (),
+        *,
+        eos_token_ids: Iterable[int] = (),
+        token_bytes: Callable[[int], bytes] | None = None,
+    ) -> None:
         self.seed = options.seed or int.from_bytes(os.urandom(8), "little") or 1
-        self._random = SplitMix64(self.seed).random
+        self.logprob: TokenLogprob | None = None
+        self._generator = SplitMix64(self.seed)
+        self._random = self._generator.random
         self._options = options
-        self._prompt_ids: tuple[int, ...] = ()
+        self._prompt_ids = tuple(prompt_ids)
+        self._eos_token_ids = tuple(eos_token_ids)
+        self._token_bytes = token_bytes
         self._shape: tuple[int, ...] | None = None
-        self._penalties: _Penalties | None = None
+        self._edits: tuple[RowEdit, ...] = ()  # up to the row whose log probabilities are reported
+        self._bans: tuple[RowEdit, ...] = ()  # behind it
+        self._end_ban: EndBan | None = None
+        self._work: Row | None = None
         self._candidates: Candidates | None = None
         self._masked_row: Row | None = None
         if vocabulary_size:
-            self._compose(vocabulary_size, prompt_ids)
-        else:
-            self._prompt_ids = tuple(prompt_ids)
+            self._compose(vocabulary_size)
 
-    def _compose(self, vocabulary_size: int, prompt_ids: Iterable[int]) -> None:
+    def _compose(self, size: int) -> None:
         """Make the steps that the options ask for."""
-        options = self._options
-        self._shape = (vocabulary_size,)
+        options, prompt = self._options, self._prompt_ids
+        edits: list[RowEdit] = []
+        if isinstance(options.logit_bias, LogitBias):
+            edits.append(Bias(options.logit_bias, size))
+        if options.logits_processors:
+            edits.append(Processors(options.logits_processors, prompt))
         if options.repetition_penalty != 1 or options.presence_penalty or options.frequency_penalty:
-            self._penalties = _Penalties(options, vocabulary_size, prompt_ids)
+            edits.append(Penalties(options, size, prompt))
+        bans: list[RowEdit] = []
+        if self._eos_token_ids and (options.ignore_eos or options.min_new_tokens):
+            self._end_ban = EndBan(self._eos_token_ids, None if options.ignore_eos else options.min_new_tokens, size)
+            bans.append(self._end_ban)
+        if options.no_repeat_ngram_size:
+            bans.append(NoRepeat(options.no_repeat_ngram_size, size, prompt))
+        if options.dry_multiplier:
+            bans.append(Dry(options, size, prompt, self._token_bytes))
+        self._edits, self._bans = tuple(edits), tuple(bans)
+        if edits or bans:
+            self._work = np.empty(size, np.float64)
         if options.temperature > 0 and options.top_k != 1:
-            has_top_k = 0 < options.top_k < vocabulary_size
-            kind = TopCandidates if has_top_k else Candidates
-            self._candidates = kind(options, vocabulary_size)
+            self._candidates = _candidates_of(options, size)
+        self._prompt_ids = ()
+        self._shape = (size,)
 
     def select(self, row: Row, legal: LegalTokens | None = None) -> int:
-        """Return the id of the next token; `accept` makes it count for the penalties.
+        """Return the id of the next token; `accept` makes it count for penalties and repetitions.
 
         row: float32 logits of shape (vocabulary_size,), left unchanged; float64 is used as it is, other types become
         float32.
         legal: the tokens that a constraint permits; None permits all.
         Raises WinMLError 0x8007000D when no logit is above minus infinity, 0x80070491 when a constraint leaves none,
-        0x8007000D for a row of another shape.
+        0x8007000D for a row of another shape; what the caller's own processors raise passes through.
         """
         if row.shape != self._shape:
             if self._shape is not None or row.ndim != 1 or not row.size:
                 wanted = "one dimension" if self._shape is None else f"shape {self._shape}"
                 raise WinMLError(INVALID_DATA, "logits", f"a row of {wanted} was expected, not {row.shape}")
-            self._compose(row.size, self._prompt_ids)
+            self._compose(row.size)
         if row.dtype.char not in "fd":
             row = row.astype(np.float32)
-        if self._penalties is not None:
-            row = self._penalties.apply(row)
+        count = self._options.top_logprobs
+        scored = row
+        if self._work is not None:
+            row = scored = self._edited(row)
+            if self._bans:
+                scored = row if count is None else row.copy()
+                for ban in self._bans:
+                    ban.apply(row)
         token_id = self._choose(row) if legal is None else self._choose_legal(row, legal)
         if token_id == NO_TOKEN:
-            if legal is not None:
-                raise WinMLError(NO_LEGAL_TOKEN, "sampling", "the constraint leaves no token to choose")
-            raise WinMLError(INVALID_DATA, "sampling", "no logit of the row is above minus infinity")
+            raise self._nothing_left(legal is not None)
+        if count is not None:
+            mask = None if legal is None else legal.mask()
+            self.logprob = token_logprob(scored if mask is None else self._masked(scored, mask), token_id, count)
         return token_id
 
+    def _edited(self, row: Row) -> Row:
+        """Return the row in double precision with biases, processors and penalties, in a buffer that is used again."""
+        work = self._work
+        assert work is not None
+        np.copyto(work, row)
+        for edit in self._edits:
+            edit.apply(work)
+        return work
+
     def _choose(self, row: Row) -> int:
-        if self._candidates is not None:
-            return self._candidates.draw(row, self._random())
+        candidates = self._candidates
+        if candidates is not None:
+            if not self._options.xtc_probability:
+                return candidates.draw(row, self._random())
+            u, chance = self._generator.random_pair()
+            candidates.excludes_top = chance < self._options.xtc_probability
+            return candidates.draw(row, u)
         token_id = int(row.argmax())
         value = row.item(token_id)
         if value != value:  # argmax stops at the first NaN
@@ -241,7 +184,13 @@ class TokenSelector:
             if value > -np.inf and legal.allows(token_id):  # not so for NaN
                 return token_id
         mask = legal.mask()
-        return self._choose(row if mask is None else self._masked(row, mask))
+        token_id = self._choose(row if mask is None else self._masked(row, mask))
+        if token_id == NO_TOKEN and mask is not None and self._end_ban is not None and self._end_ban.lift(row):
+            # The constraint has come to its end: it leaves nothing but the end of the text, so that is what follows.
+            ends = np.nan_to_num(self._masked(row, mask), copy=False, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+            best = int(ends.argmax())
+            return best if ends[best] > -np.inf else NO_TOKEN
+        return token_id
 
     def _masked(self, row: Row, mask: npt.NDArray[np.uint8]) -> Row:
         """Return the permitted logits, the others minus infinity, in a buffer that the next call reuses."""
@@ -252,7 +201,22 @@ class TokenSelector:
         np.copyto(masked, row, where=np.unpackbits(mask, count=row.size, bitorder="little").view(np.bool_))
         return masked
 
+    def _nothing_left(self, is_constrained: bool) -> WinMLError:
+        after = "" if self._work is None else ", after what the options change in it"
+        if is_constrained:
+            return WinMLError(NO_LEGAL_TOKEN, "sampling", f"the constraint leaves no token of the row to choose{after}")
+        return WinMLError(INVALID_DATA, "sampling", f"no logit of the row is above minus infinity{after}")
+
     def accept(self, token_id: int) -> None:
         """Count `token_id` as emitted."""
-        if self._penalties is not None:
-            self._penalties.accept(token_id)
+        for edit in self._edits:
+            edit.accept(token_id)
+        for ban in self._bans:
+            ban.accept(token_id)
+
+
+def _candidates_of(options: TextGenerationOptions, vocabulary_size: int) -> Candidates:
+    if options.typical_p < 1 or options.top_n_sigma:
+        return FilteredCandidates(options, vocabulary_size)
+    has_top_k = 0 < options.top_k < vocabulary_size
+    return TopCandidates(options, vocabulary_size) if has_top_k else Candidates(options, vocabulary_size)

@@ -8,13 +8,18 @@ time drives it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from winml_lite import Pipeline, Stage, WinMLError
+import numpy as np
+import numpy.typing as npt
 
-from .cancellation import CancellationSource
-from .codes import E_INVALIDARG, E_NOT_VALID_STATE, INSUFFICIENT_BUFFER
-from .feed import TokenFeed
+from winml_lite import WinMLError
+
+from .cancellation import CancellationLatch, CancellationSource
+from .codes import E_INVALIDARG, E_NOT_VALID_STATE
+from .composition import Composition
+from .evaluation import Evaluation
 from .loop import GenerationLoop
 from .options import TextGenerationOptions
 from .results import (
@@ -22,6 +27,15 @@ from .results import (
     TextGenerationSequenceState,
     TextGenerationSessionState,
 )
+from .row_edits import check_bias
+from .sampled_token import SampledTokenSelector
+from .sampling import TokenSelector
+from .segmented_prompt import SegmentedEvaluation, SegmentedPrompt
+from .segments import TextGenerationSegment
+from .speculation import Speculation, step_rows
+from .speculative_evaluation import SpeculativeEvaluation
+from .speculative_statistics import NOTHING_DRAFTED
+from .start_checks import check_capacity, check_ids, check_means, check_segments, check_startable
 from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -31,48 +45,106 @@ State = TextGenerationSessionState
 Disclosure = TextGenerationSequenceDisclosure
 
 
-class SequenceCore:
-    """Prompt and emitted tokens of one pipeline, how far the model has consumed them, and what may happen next.
+@dataclass(frozen=True, slots=True)
+class _Beginning:
+    """How an operation begins."""
 
-    `retained` is prompt plus emitted tokens, `evaluated` how many of them the model has consumed. The core must be the
-    only user of its pipeline, and closes the wrappers it is given. WinMLError 0x80070057 for a decoder whose mask or
-    position input is of an unknown type.
+    token_ids: list[int]
+    """The sequence that it goes on from."""
+    kept: int
+    """How many of them stay consumed."""
+    restore: list[int] | None = None
+    """The sequence before a continue."""
+    segmented: SegmentedPrompt | None = None
+
+
+class SequenceCore:
+    """Prompt and emitted tokens of one composition, how far the model has consumed them, and what may happen next.
+
+    `retained` is prompt plus emitted tokens, `evaluated` how many of them the model has consumed; `segmented` is the
+    prompt where embedding rows lie between them. The core must be the only user of its pipelines, and closes the
+    wrappers it is given. WinMLError 0x80070057 for a decoder whose mask or position input is of an unknown type.
     """
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        state_owner: Stage,
-        feed: TokenFeed,
-        tokenizer: Tokenizer,
-        eos_token_ids: tuple[int, ...],
-    ) -> None:
-        self.pipeline = pipeline
-        self.state_owner = state_owner
-        self.feed = feed
+    def __init__(self, composition: Composition, tokenizer: Tokenizer, eos_token_ids: tuple[int, ...]) -> None:
+        self.composition = composition
+        self.feed = composition.feed
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
         self.state = State.EMPTY
         self.retained: list[int] = []
         self.evaluated = 0
+        self.segmented: SegmentedPrompt | None = None
+        self.speculation: Speculation | None = composition.speculation
         self._operation: GenerationLoop | None = None
-        feed.prepare()
+        self.feed.prepare()
 
     @property
     def capacity(self) -> int:
         """Most tokens that prompt and output may have together; 0 = unbounded."""
-        return self.state_owner.sequence_capacity
+        return self.composition.capacity
+
+    @property
+    def row_cell_count(self) -> int:
+        """What embedding rows of the prompt take of the capacity."""
+        return self.segmented.cell_count if self.segmented is not None else 0
+
+    @property
+    def is_unusable(self) -> bool:
+        """Whether there is a sequence that can be neither told nor continued: after an error, with embedding rows in
+        it, or where its state is the caller's.
+        """
+        if self.state is State.RESET_REQUIRED:
+            return True
+        return bool(self.retained) and (self.segmented is not None or not self.composition.keeps_sequence)
 
     @property
     def sequence_state(self) -> TextGenerationSequenceState:
-        if self.state is State.RESET_REQUIRED:
+        if self.is_unusable:
             return TextGenerationSequenceState(Disclosure.UNUSABLE, self.state, 0, 0)
         disclosure = Disclosure.RETAINED if self.retained else Disclosure.NONE
         return TextGenerationSequenceState(disclosure, self.state, self.evaluated, len(self.retained))
 
     @property
     def retained_token_ids(self) -> tuple[int, ...]:
-        return () if self.state is State.RESET_REQUIRED else tuple(self.retained)
+        return () if self.is_unusable else tuple(self.retained)
+
+    # --- what an operation is made of ---------------------------------------------------------------------------------
+
+    def make_selector(self, options: TextGenerationOptions) -> TokenSelector | SampledTokenSelector:
+        """What chooses the tokens of an operation, or takes those that the pipeline has chosen."""
+        if self.composition.chooses:
+            return SampledTokenSelector(self.tokenizer.token_count)
+        if options.logit_bias and not self.feed.vocabulary_size:  # the first row would tell too late
+            check_bias(options.logit_bias, self.tokenizer.token_count)
+        return TokenSelector(
+            options,
+            self.feed.vocabulary_size,
+            self.retained,
+            eos_token_ids=self.eos_token_ids,
+            token_bytes=self.tokenizer.token_bytes,
+        )
+
+    def make_evaluation(self, options: TextGenerationOptions, latch: CancellationLatch) -> Evaluation:
+        """What runs the model in an operation."""
+        speculation = self.speculation
+        if self.segmented is not None:
+            return SegmentedEvaluation(self, latch, NOTHING_DRAFTED if speculation is not None else None)
+        if speculation is not None:
+            return SpeculativeEvaluation(self, latch, speculation, options)
+        return Evaluation(self, latch)
+
+    def step_rows(self, token_ids: Sequence[int], position: int) -> npt.NDArray[np.float32]:
+        """Evaluate `token_ids` after `position` earlier tokens; return the logits after each."""
+        return step_rows(self.composition.state_owner, self.composition.feed, token_ids, position)
+
+    def take_back(self) -> None:
+        """Have the model forget what it has consumed beyond `evaluated` tokens."""
+        position = self.composition.position
+        if position > self.evaluated and not self._rewind(self.evaluated):
+            self.composition.reset()
+            position = 0
+        self.evaluated = min(self.evaluated, position)
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
@@ -82,7 +154,7 @@ class SequenceCore:
         """
         if self._operation is not None:
             self._operation.close()
-        if self.state is State.RESET_REQUIRED or self.state_owner.sequence_position != self.evaluated:
+        if self.state is State.RESET_REQUIRED or self._evaluated_by_stage() != self.evaluated:
             self._drop()
 
     def start(
@@ -95,20 +167,43 @@ class SequenceCore:
         """Begin a generation that replaces the present sequence; the common prefix with it is not evaluated again.
 
         No model runs before the first read. Errors (nothing is changed): 0x8007139F while another operation is open or
-        a reset is due,
-        0x80070057 for an empty prompt or an id outside the vocabulary, 0x8007007A for a prompt longer than the
-        capacity.
+        a reset is due, 0x80070057 for an empty prompt or an id outside the vocabulary, 0x8007007A for a prompt longer
+        than the capacity, 0x80070032 for options or a constraint that the composition has no use for.
         """
-        self._check_startable("generate")
+        check_startable(self.state, "generate")
         prompt = list(token_ids)
         if not prompt:
             raise WinMLError(E_INVALIDARG, "generate", "the prompt has no tokens, and the model adds none of its own")
-        self._check_ids(prompt)
-        self._check_capacity(len(prompt), options)
+        check_ids(prompt, self._vocabulary_size)
+        check_means(self.composition, options, constraint)
+        check_capacity(len(prompt), self.capacity, options)
+        self.composition.check_prompt(len(prompt))
         self._check_position()
-        self._keep_prefix(self._shared_prefix(prompt))
-        self.retained = prompt
-        return self._begin(options, cancellation, None, constraint)
+        return self._begin(_Beginning(prompt, self._shared_prefix(prompt)), options, cancellation, constraint)
+
+    def start_segments(
+        self,
+        segments: Sequence[TextGenerationSegment],
+        options: TextGenerationOptions,
+        cancellation: CancellationSource,
+        constraint: ConstraintCore | None = None,
+    ) -> GenerationLoop:
+        """`start` with a prompt of token ids and embedding rows; tokens come last. Nothing of it is used again later.
+
+        Beside the errors of `start`, 0x80070032 where the composition takes no rows, and 0x80070057 for a tensor and a
+        layout that are not a pair, or not for this stage.
+        """
+        check_startable(self.state, "generate_segments")
+        prompt = SegmentedPrompt(segments)
+        check_segments(self.composition, prompt)
+        if not prompt.rows:
+            return self.start(prompt.token_ids, options, cancellation, constraint)
+        check_ids(prompt.token_ids, self._vocabulary_size)
+        check_means(self.composition, options, constraint)
+        check_capacity(len(prompt.token_ids) + prompt.cell_count, self.capacity, options)
+        self._check_position()
+        beginning = _Beginning(prompt.token_ids, 0, segmented=prompt)
+        return self._begin(beginning, options, cancellation, constraint)
 
     def resume(
         self,
@@ -122,71 +217,73 @@ class SequenceCore:
             raise WinMLError(
                 E_NOT_VALID_STATE, "continue", f"the session is {self.state.name}; only a READY one continues"
             )
+        if self.is_unusable:
+            raise WinMLError(
+                E_NOT_VALID_STATE, "continue", "this sequence cannot be continued (see sequence_state): generate anew"
+            )
         suffix = list(token_ids)
-        self._check_ids(suffix)
+        check_ids(suffix, self._vocabulary_size)
         if not suffix and self.evaluated == len(self.retained):
             raise WinMLError(E_INVALIDARG, "continue", "nothing to evaluate: give tokens to continue with")
-        self._check_capacity(len(self.retained) + len(suffix), options)
+        check_means(self.composition, options, constraint)
+        check_capacity(len(self.retained) + len(suffix), self.capacity, options)
         self._check_position()
-        before = list(self.retained)
-        self.retained = before + suffix
-        return self._begin(options, cancellation, before, constraint)
+        beginning = _Beginning([*self.retained, *suffix], self.evaluated, self.retained)
+        return self._begin(beginning, options, cancellation, constraint)
 
     def _begin(
         self,
+        beginning: _Beginning,
         options: TextGenerationOptions,
         cancellation: CancellationSource,
-        restore: list[int] | None,
         constraint: ConstraintCore | None,
     ) -> GenerationLoop:
-        """Open an operation on `retained`; `restore` is the sequence before a continue."""
+        """Open an operation. The model forgets what it has consumed beyond the beginning once nothing else can fail."""
+        before = self.retained, self.evaluated, self.segmented
+        operation = None
         try:
+            self.retained, self.evaluated = beginning.token_ids, beginning.kept
+            self.segmented = beginning.segmented
+            operation = GenerationLoop(self, options, cancellation, beginning.restore, constraint)
+            if not self.composition.keeps_sequence or self.segmented is not None or before[2] is not None:
+                self._forget()
+            elif self.evaluated < before[1]:
+                self._forget_after(self.evaluated)
+            operation.start_position = self.evaluated
             self.feed.begin()
-            self._operation = GenerationLoop(self, options, cancellation, restore, constraint)
-            self.state = State.ACTIVE
-            return self._operation
+            self._operation, self.state = operation, State.ACTIVE
+            return operation
         except BaseException:
             self._operation = None
-            self.retained = self.retained[: self.evaluated] if restore is None else restore
-            self.state = State.READY if self.retained else State.EMPTY
+            self.retained, self.evaluated, self.segmented = before
+            if operation is not None:
+                operation.close()
+            self.evaluated = min(self.evaluated, self._evaluated_by_stage())
             raise
 
-    def _check_startable(self, what: str) -> None:
-        if self.state is State.ACTIVE:
-            raise WinMLError(E_NOT_VALID_STATE, what, "another generation is open: read it to its end or close it")
-        if self.state is State.RESET_REQUIRED:
-            raise WinMLError(E_NOT_VALID_STATE, what, "the last generation failed: call reset() first")
-
-    def _check_ids(self, token_ids: list[int]) -> None:
-        size = self.feed.vocabulary_size or self.tokenizer.token_count
-        if token_ids and not 0 <= min(token_ids) <= max(token_ids) < size:
-            wrong = next(token_id for token_id in token_ids if not 0 <= token_id < size)
-            raise WinMLError(E_INVALIDARG, "generate", f"token id {wrong} is outside the vocabulary of {size}")
-
-    def _check_capacity(self, length: int, options: TextGenerationOptions) -> None:
-        capacity = self.capacity
-        if capacity and length > capacity:
-            raise WinMLError(
-                INSUFFICIENT_BUFFER,
-                "generate",
-                f"{length} prompt tokens do not fit into the context of {capacity} "
-                f"(max_new_tokens={options.max_new_tokens}); shorten the prompt or load with a larger context_length",
-            )
+    @property
+    def _vocabulary_size(self) -> int:
+        return self.feed.vocabulary_size or self.tokenizer.token_count
 
     def _check_position(self) -> None:
-        position = self.state_owner.sequence_position
-        if position == self.evaluated:
+        count = self._evaluated_by_stage()
+        if count == self.evaluated:
             return
         if self.state is State.EMPTY:  # a session before this one has left its sequence in the pipeline
-            self.pipeline.reset()
+            self.composition.reset()
         else:
             self.state = State.RESET_REQUIRED
             raise WinMLError(
                 E_NOT_VALID_STATE,
                 "generate",
-                f"the stage is at position {position} instead of {self.evaluated}: "
+                f"the stage has consumed {count} tokens instead of {self.evaluated}: "
                 "somebody else moved it; call reset()",
             )
+
+    def _evaluated_by_stage(self) -> int:
+        """How many tokens the stage has consumed."""
+        position = self.composition.position
+        return position if self.segmented is None else self.segmented.token_count_at(position)
 
     def _shared_prefix(self, prompt: list[int]) -> int:
         """Leading tokens of `prompt` that the model has consumed; at least one token is left to evaluate."""
@@ -196,17 +293,20 @@ class SequenceCore:
                 return index
         return limit
 
-    def _keep_prefix(self, length: int) -> None:
+    def _forget_after(self, length: int) -> None:
         """Have the model forget everything after `length` consumed tokens, or everything when it cannot rewind."""
-        if length < self.evaluated:
-            if length == 0 or not self._rewind(length):
-                self.pipeline.reset()
-                length = 0
-        self.evaluated = length
+        if length and self._rewind(length):
+            self.evaluated = length
+        else:
+            self._forget()
 
-    def _rewind(self, length: int) -> bool:
+    def _forget(self) -> None:
+        self.composition.reset()
+        self.evaluated = 0
+
+    def _rewind(self, position: int) -> bool:
         try:
-            self.state_owner.rewind(length)
+            self.composition.rewind(position)
         except WinMLError:
             return False
         return True
@@ -217,13 +317,15 @@ class SequenceCore:
         """Take the position from the stage: an interrupt may fall between a run and its book-keeping, and a state that
         cannot take back a broken run starts again at 0.
         """
-        position = self.state_owner.sequence_position
-        if position <= len(self.retained):
-            self.evaluated = position
+        count = self._evaluated_by_stage()
+        if count <= len(self.retained):
+            self.evaluated = count
 
     def step_back(self) -> None:
-        """Un-consume the last token, to get its logits once more."""
-        self._keep_prefix(self.evaluated - 1)
+        """Un-consume the last token, to get its row once more."""
+        if not self._rewind(self.composition.position - 1):
+            self.composition.reset()
+        self.synchronize()
 
     def finished(self, operation: GenerationLoop, ran: bool, failed: bool, restore: list[int] | None) -> None:
         """Leave ACTIVE, unless `operation` has left it before.
@@ -242,6 +344,7 @@ class SequenceCore:
         else:
             self._drop()
         self._operation = None
+        self.composition.release_threads()  # the next generation may be another thread's
 
     def reset(self) -> None:
         """Forget the sequence. 0x8007139F while an operation is open."""
@@ -254,8 +357,8 @@ class SequenceCore:
         self.state = State.RESET_REQUIRED  # should the pipeline refuse
         self._operation = None
         self.retained = []
-        self.evaluated = 0
-        self.pipeline.reset()
+        self._forget()
+        self.segmented = None
         self.state = State.EMPTY
 
     def close(self) -> None:
@@ -263,6 +366,4 @@ class SequenceCore:
         if self.state is State.ACTIVE:
             raise WinMLError(E_NOT_VALID_STATE, "close", "a generation is open: read it to its end or close it")
         self.state = State.CLOSED
-        self.feed.close()
-        self.state_owner.close()
-        self.pipeline.close()
+        self.composition.close()

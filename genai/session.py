@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from winml_lite import Runtime, WinMLError
+from winml_lite import ExecutionTarget, MediaEncoder, NotSupportedError, Runtime, WinMLError
 
 from .affinity import ThreadAffinity
 from .cancellation import CancellationSource
 from .checks import index_value, instance_of
 from .closing import Closing
-from .codes import E_INVALIDARG
+from .codes import E_INVALIDARG, NOT_SUPPORTED
 from .configuration import TextGenerationConfiguration
 from .options import TextGenerationOptions
 from .results import (
     TextGenerationCapabilities,
-    TextGenerationExecutionProfile,
-    TextGenerationOutputKind,
     TextGenerationResult,
     TextGenerationSequenceState,
     TextGenerationSessionState,
 )
+from .saved_state import load_sequence, save_sequence
+from .segments import TextGenerationSegment, TextGenerationSegmentKind
 from .sequence import SequenceCore
 from .stream import TextGenerationStream
 
@@ -80,17 +81,35 @@ class TextGenerationSession(Closing):
     def capabilities(self) -> TextGenerationCapabilities:
         """What the composition can do."""
         core = self._open()
+        composition = core.composition
+        continues, constrains = composition.keeps_sequence, not composition.chooses
+        takes_rows = composition.segments is not None and composition.segments.takes_rows
         return TextGenerationCapabilities(
-            execution_profile=TextGenerationExecutionProfile.SINGLE_PIPELINE,
-            output_kind=TextGenerationOutputKind.LOGITS,
-            supports_continuation=True,
-            supports_constraints=True,
-            supports_segmented_prompts=False,
-            supports_embedding_segments=False,
-            supports_constrained_continuation=True,
-            supports_constrained_embedding_segments=False,
+            execution_profile=composition.profile,
+            output_kind=composition.output_kind,
+            supports_continuation=continues,
+            supports_constraints=constrains,
+            supports_segmented_prompts=composition.keeps_sequence,
+            supports_embedding_segments=takes_rows,
+            supports_constrained_continuation=continues and constrains,
+            supports_constrained_embedding_segments=takes_rows and constrains,
             sequence_state=core.sequence_state,
         )
+
+    def create_media_encoder_from_file(
+        self, path: str | os.PathLike[str], target: ExecutionTarget | None = None
+    ) -> MediaEncoder:
+        """Load the projector file of a GGUF model as an encoder for the stage of the token input.
+
+        `target`: None, or what that stage runs on. NotSupportedError 0x80070032 where the composition takes no
+        embedding rows; other errors as for `Stage.create_media_encoder_from_file`.
+        """
+        segments = self._open().composition.segments
+        if segments is None:
+            raise NotSupportedError(
+                NOT_SUPPORTED, "create_media_encoder_from_file", "this composition takes no embedding rows"
+            )
+        return segments.create_encoder(path, target)
 
     # --- operations ---------------------------------------------------------------------------------------------------
 
@@ -118,7 +137,7 @@ class TextGenerationSession(Closing):
         cancellation: CancellationSource | None = None,
     ) -> TextGenerationResult:
         """Generate to the end and return the result."""
-        return _run_to_end(self.generate_text(prompt, options, cancellation=cancellation))
+        return run_to_end(self.generate_text(prompt, options, cancellation=cancellation))
 
     def generate_tokens(
         self,
@@ -134,6 +153,44 @@ class TextGenerationSession(Closing):
             raise ValueError("token_ids must not be empty")
         options, cancellation = _operation(options, cancellation)
         return TextGenerationStream(core.start(ids, options, cancellation))
+
+    def generate_segments(
+        self,
+        segments: Iterable[TextGenerationSegment],
+        options: TextGenerationOptions | None = None,
+        *,
+        cancellation: CancellationSource | None = None,
+    ) -> TextGenerationStream:
+        """Start a generation from token ids and embedding rows, in this order; it replaces the present sequence.
+
+        The rows and their layout come from an encoder of the same stage. `prompt_token_count` of the result and the
+        capacity count tokens and the cells of the layouts. After rows the sequence cannot be continued; with tokens
+        alone it is `generate_tokens` of them all.
+
+        ValueError for no segments and for rows at the end, NotSupportedError 0x80070032 where the composition does not
+        take them (see `capabilities`), WinMLError 0x80070057 for a tensor and a layout that are not one pair.
+        """
+        core = self._open()
+        parts = _segments(segments)
+        options, cancellation = _operation(options, cancellation)
+        return TextGenerationStream(core.start_segments(parts, options, cancellation))
+
+    stream_segments = generate_segments
+
+    def generate_segments_with_constraint(
+        self,
+        segments: Iterable[TextGenerationSegment],
+        constraint: TokenConstraint,
+        options: TextGenerationOptions | None = None,
+        *,
+        cancellation: CancellationSource | None = None,
+    ) -> TextGenerationStream:
+        """`generate_segments` with an output that `constraint` allows; the constraint starts over."""
+        core = self._open()
+        parts = _segments(segments)
+        state = _constraint_state(core, constraint)
+        options, cancellation = _operation(options, cancellation)
+        return TextGenerationStream(core.start_segments(parts, options, cancellation, state))
 
     def continue_tokens(
         self,
@@ -183,6 +240,21 @@ class TextGenerationSession(Closing):
         options, cancellation = _operation(options, cancellation)
         return TextGenerationStream(core.resume(ids, options, cancellation, state))
 
+    def save_state(self, path: str | os.PathLike[str]) -> None:
+        """Write the retained sequence, with what the model keeps of it, into a file: `load_state` goes on from there.
+
+        The size follows the tokens in use. 0x8007139F while a stream is open, and where no sequence is retained.
+        """
+        save_sequence(self._open(), path)
+
+    def load_state(self, path: str | os.PathLike[str]) -> None:
+        """Replace the sequence by one that `save_state` wrote, here or in another process; the session is then READY.
+
+        Load only files you trust. A refusal changes nothing: 0x8007139F while a stream is open or a reset is due,
+        0x8007000D for the file of another model, 0x80070570 for a damaged one, 0x8007007A for too many tokens.
+        """
+        load_sequence(self._open(), path)
+
     def reset(self) -> None:
         """Forget the sequence, also after an error. 0x8007139F while a stream is open."""
         self._open().reset()
@@ -201,6 +273,15 @@ def _token_ids(token_ids: Iterable[int]) -> list[int]:
     if isinstance(token_ids, bytes | bytearray | memoryview):  # their bytes would pass as ids
         raise TypeError(f"token_ids must be token ids, not {type(token_ids).__name__}")
     return [index_value(token_id, "token id") for token_id in token_ids]
+
+
+def _segments(segments: Iterable[TextGenerationSegment]) -> list[TextGenerationSegment]:
+    parts = [instance_of(segment, TextGenerationSegment, "segment") for segment in segments]
+    if not parts:
+        raise ValueError("segments must not be empty")
+    if parts[-1].kind is not TextGenerationSegmentKind.TOKENS:
+        raise ValueError("the last segment must be tokens: embedding rows give no logits")
+    return parts
 
 
 def _constraint_state(core: SequenceCore, constraint: TokenConstraint) -> ConstraintCore:
@@ -228,7 +309,8 @@ def _operation(
     )
 
 
-def _run_to_end(stream: TextGenerationStream) -> TextGenerationResult:
+def run_to_end(stream: TextGenerationStream) -> TextGenerationResult:
+    """Read a stream to its end, close it and return its result."""
     with stream:
         for _ in stream:
             pass

@@ -15,16 +15,30 @@ class StopText:
 
     The match that starts first wins, of two that start together the one that is complete first. A stop inside another
     stop (stops "abcd" and "bc", text "abc") therefore waits until the outer one has failed or the text ends. `matched`
-    is the stop that was found, or None; from then on `push` and `flush` return "".
+    is the stop that was found, or None; from then on `push` and `flush` return "". With `include` the stop itself is
+    released at the end of the text.
     """
 
-    __slots__ = ("_depth", "_fallback", "_first", "_found", "_held", "_longest", "_next", "_state", "matched")
+    __slots__ = (
+        "_depth",
+        "_fallback",
+        "_first",
+        "_found",
+        "_includes",
+        "_longest",
+        "_next",
+        "_state",
+        "held",
+        "matched",
+    )
 
-    def __init__(self, stops: Iterable[str]) -> None:
+    def __init__(self, stops: Iterable[str], include: bool = False) -> None:
         self.matched: str | None = None
-        self._held = ""
+        self.held = ""
+        """What came in and was not released yet."""
+        self._includes = include
         self._state = 0
-        self._found: tuple[int, int] | None = None  # start in `_held` and length of the best match so far
+        self._found: tuple[int, int] | None = None  # start in `held` and length of the best match so far
         self._build(tuple(stops))
 
     def _build(self, stops: tuple[str, ...]) -> None:
@@ -66,8 +80,8 @@ class StopText:
             return ""
         if self._state == 0 and self._found is None and self._first.isdisjoint(fragment):
             return fragment
-        position = len(self._held)
-        self._held += fragment
+        position = len(self.held)
+        self.held += fragment
         for character in fragment:
             position += 1
             self._state = self._advance(self._state, character)
@@ -83,10 +97,10 @@ class StopText:
         if self._found is not None and self.matched is None:
             return self._finish()
         self._state = 0
-        return self._release(len(self._held))
+        return self._release(len(self.held))
 
     def _release(self, count: int) -> str:
-        released, self._held = self._held[:count], self._held[count:]
+        released, self.held = self.held[:count], self.held[count:]
         if self._found is not None:
             self._found = (self._found[0] - count, self._found[1])
         return released
@@ -94,6 +108,6 @@ class StopText:
     def _finish(self) -> str:
         assert self._found is not None
         start, length = self._found
-        self.matched = self._held[start : start + length]
-        released, self._held = self._held[:start], ""
+        self.matched = self.held[start : start + length]
+        released, self.held = self.held[: start + length if self._includes else start], ""
         return released

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from .cancellation import CancellationSource
-from .configuration import TextGenerationConfiguration, TextGenerationPhaseBinding
+from .chat_results import (
+    ChatCompletionEvent,
+    ChatCompletionPromptCacheMode,
+    ChatCompletionPromptCacheUse,
+    ChatCompletionResult,
+    ChatMediaBinding,
+)
+from .chat_session import ChatCompletionSession
+from .chat_stream import ChatCompletionStream
+from .chat_task import ChatCompletionTask
+from .composition_parts import TextGenerationPhaseBinding
+from .configuration import TextGenerationConfiguration
 from .constraint import TokenConstraint
 from .factory import Tasks, TextGenerationTask
 from .messages import (
@@ -28,6 +39,7 @@ from .options import TextGenerationOptions
 from .results import (
     TextGenerationCapabilities,
     TextGenerationConfigurationMode,
+    TextGenerationDecodeInputMode,
     TextGenerationExecutionProfile,
     TextGenerationFinishReason,
     TextGenerationOutputKind,
@@ -39,7 +51,9 @@ from .results import (
     TextGenerationTimings,
     TextGenerationUpdate,
 )
+from .segments import TextGenerationSegment, TextGenerationSegmentKind
 from .session import TextGenerationSession
+from .speculative_statistics import TextGenerationSpeculativeMethod, TextGenerationSpeculativeStatistics
 from .stream import TextGenerationStream
 
 __all__ = [
@@ -47,23 +61,32 @@ __all__ = [
     "ChatCompletionContentPart",
     "ChatCompletionContinuation",
     "ChatCompletionEnableThinking",
+    "ChatCompletionEvent",
     "ChatCompletionEventType",
     "ChatCompletionFinishReason",
     "ChatCompletionFormatterMode",
     "ChatCompletionMessage",
     "ChatCompletionParallelToolCalls",
+    "ChatCompletionPromptCacheMode",
+    "ChatCompletionPromptCacheUse",
     "ChatCompletionRequest",
     "ChatCompletionResponseFormat",
+    "ChatCompletionResult",
+    "ChatCompletionSession",
+    "ChatCompletionStream",
+    "ChatCompletionTask",
     "ChatCompletionTemplateValue",
     "ChatCompletionTemplateValueType",
     "ChatCompletionTool",
     "ChatCompletionToolCall",
     "ChatCompletionToolChoice",
+    "ChatMediaBinding",
     "ChatRole",
     "Tasks",
     "TextGenerationCapabilities",
     "TextGenerationConfiguration",
     "TextGenerationConfigurationMode",
+    "TextGenerationDecodeInputMode",
     "TextGenerationExecutionProfile",
     "TextGenerationFinishReason",
     "TextGenerationOptions",
@@ -71,10 +94,14 @@ __all__ = [
     "TextGenerationPhaseBinding",
     "TextGenerationPipelinePhase",
     "TextGenerationResult",
+    "TextGenerationSegment",
+    "TextGenerationSegmentKind",
     "TextGenerationSequenceDisclosure",
     "TextGenerationSequenceState",
     "TextGenerationSession",
     "TextGenerationSessionState",
+    "TextGenerationSpeculativeMethod",
+    "TextGenerationSpeculativeStatistics",
     "TextGenerationStream",
     "TextGenerationTask",
     "TextGenerationTimings",

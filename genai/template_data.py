@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, ItemsView, Sequence, ValuesView
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from .conversation_checks import parse_object, parse_schema, unsupported
-from .messages import ChatCompletionMessage, ChatCompletionTool, ChatRole
+from .conversation_checks import IMAGE, parse_object, parse_schema, unsupported
+from .media_marks import MediaMarks, Place
+from .messages import ChatCompletionContentPart, ChatCompletionMessage, ChatCompletionTool, ChatRole
 from .spellings import map_texts
 
 Break = Callable[[str], str]
@@ -88,15 +90,30 @@ class Arguments(dict[str, Any]):
         return other + json.dumps(self, ensure_ascii=False) if isinstance(other, str) else NotImplemented
 
 
+@dataclass(frozen=True, slots=True)
+class MessageTexts:
+    """How texts are shown to a template: what may be untrusted `broken`, and marks in the place of media."""
+
+    broken: Break
+    marks: MediaMarks
+    joins_parts: bool = False
+    """Content parts become one text, for templates that take nothing else."""
+
+    def part(self, place: Place, part: ChatCompletionContentPart, broken: Break) -> str:
+        """Return the text of a content part; `broken` is what its message calls for."""
+        return self.marks.mark(place) if part.type == IMAGE else broken(part.text or "")
+
+
 class TemplateData:
     """Messages and tools, for one rendering."""
 
     def __init__(
-        self, messages: Sequence[ChatCompletionMessage], tools: Sequence[ChatCompletionTool], broken: Break
+        self, messages: Sequence[ChatCompletionMessage], tools: Sequence[ChatCompletionTool], texts: MessageTexts
     ) -> None:
         self.last_read = 0
         """Index of the message that the template looked at last."""
-        self._broken = broken
+        self._texts = texts
+        self._broken = texts.broken
         self.messages = [self._message(index, message) for index, message in enumerate(messages)]
         self.tools = [self._tool(tool) for tool in tools] or None
 
@@ -123,8 +140,9 @@ class TemplateData:
 
         fields: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.content_parts:
-            parts = [{"type": part.type, "text": broken(part.text or "")} for part in message.content_parts]
-            fields["content"] = ContentParts(ReadFields(part, {"text"}, read) for part in parts)
+            shown = [self._texts.part((index, n), part, broken) for n, part in enumerate(message.content_parts)]
+            parts = (ReadFields({"type": "text", "text": text}, {"text"}, read) for text in shown)
+            fields["content"] = "".join(shown) if self._texts.joins_parts else ContentParts(parts)
         else:
             fields["content"] = broken(message.content or "")
         required = {"content"} if fields["content"] else set()

@@ -53,17 +53,26 @@ class MarkSearch:
 class TextSource:
     """The text that was given and not yet read."""
 
-    __slots__ = ("_position", "_text", "is_ended")
+    __slots__ = ("_dropped", "_position", "_text", "is_ended", "mark_end")
 
     def __init__(self, whole: str | None = None) -> None:
         """`whole` is a text that is all there; without it the source is empty and open."""
         self._text = whole or ""
         self._position = 0
+        self._dropped = 0
         self.is_ended = whole is not None
+        self.mark_end = 0
+        """How many characters there are up to the end of the last mark that was read."""
+
+    @property
+    def consumed(self) -> int:
+        """How many characters were read."""
+        return self._dropped + self._position
 
     def append(self, text: str) -> None:
         """Add text; what is still unread is shorter than a mark."""
         self._text = self._text[self._position :] + text
+        self._dropped += self._position
         self._position = 0
 
     def peek(self) -> Reading[str]:
@@ -106,6 +115,7 @@ class TextSource:
             self._give(end, sink)
             if mark is not None:
                 self._position = end + len(mark)
+                self.mark_end = self.consumed
                 return mark
             if self.is_ended:
                 return None
@@ -123,6 +133,7 @@ class TextSource:
         """Read up to the next mark, which stays unread; marks of one character only. TextEndError without one."""
         text, mark = yield from self.text_until(search)
         self._position -= len(mark)
+        self.mark_end = self.consumed
         return text
 
     def json_value(self, sink: Sink) -> Reading[None]:

@@ -301,6 +301,38 @@ def sum_state(vocabulary_size: int = 8) -> onnx.ModelProto:
     )
 
 
+def running_sum(vocabulary_size: int = 16) -> onnx.ModelProto:
+    """`ids[1,S], past[1,1] -> logits[1,S,V], present[1,1], token[1,1]`: `sum_state` with one number as its state.
+
+    Logits are one-hot at (sum of all tokens so far) mod V, the token is that of the last position.
+    """
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["values"], to=FLOAT),
+        helper.make_node("CumSum", ["values", "row"], ["running"]),
+        helper.make_node("Add", ["running", "past"], ["total"]),
+        helper.make_node("Gather", ["total", "last"], ["present"], axis=1),
+        helper.make_node("Cast", ["total"], ["whole"], to=INT64),
+        helper.make_node("Mod", ["whole", "size"], ["next"]),
+        helper.make_node("OneHot", ["next", "size", "levels"], ["logits"], axis=-1),
+        helper.make_node("Gather", ["next", "last"], ["token"], axis=1),
+    ]
+    return _model(
+        nodes,
+        [_port("ids", INT64, [1, "S"]), _port("past", FLOAT, [1, 1])],
+        [
+            _port("logits", FLOAT, [1, "S", vocabulary_size]),
+            _port("present", FLOAT, [1, 1]),
+            _port("token", INT64, [1, 1]),
+        ],
+        [
+            _constant("row", 1, np.int64),
+            _constant("last", [-1], np.int64),
+            _constant("size", vocabulary_size, np.int64),
+            _constant("levels", [0, 1], np.float32),
+        ],
+    )
+
+
 def sum_slots(vocabulary_size: int = 303, length: int = 16) -> onnx.ModelProto:
     """`logits[1,S,V]` like those of `sum_state`, with the tokens in a state of fixed length.
 

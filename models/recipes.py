@@ -12,16 +12,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import gguf_models, hybrid_models, projector_models
+from . import encoder_models, gguf_models, hybrid_models, lora_adapters, projector_models
 from .gguf_models import RANDOM_SHAPE, SENTENCE, vocabulary_metadata
 from .gguf_writer import Tensors, write_gguf, write_shards
 from .other_vocabularies import OTHER_KINDS, other_vocabulary_metadata
+from .table_decoders import TableDecoder
 from .vocabularies import byte_level_vocabulary, sentencepiece_vocabulary
 
 __all__ = [
     "RECIPES",
     "SENTENCE",
+    "adapter_gguf",
     "build",
+    "encoder_gguf",
+    "encoder_onnx",
     "gemma3_gguf",
     "hybrid_gguf",
     "projector_gguf",
@@ -32,6 +36,7 @@ __all__ = [
     "scripted_onnx",
     "scripted_split",
     "sharded_gguf",
+    "table_decoder",
     "vocabulary_gguf",
 ]
 
@@ -62,6 +67,22 @@ def hybrid_gguf(folder: Folder) -> Path:
 def qwen2vl_gguf(folder: Folder) -> Path:
     """Build `qwen2vl.gguf` (0.5 MB): random weights, rows of images are placed in height and width."""
     return _decoder(folder, "qwen2vl.gguf", gguf_models.qwen2vl_model)
+
+
+def adapter_gguf(folder: Folder) -> Path:
+    """Build `adapter.gguf` (20 KB): a LoRA adapter of rank 3 for the random decoder."""
+    return _decoder(folder, "adapter.gguf", lora_adapters.adapter_model)
+
+
+def encoder_gguf(folder: Folder, pooling: int | None = 1) -> Path:
+    """Build `encoder-<pooling>.gguf` (90 KB): a random bert encoder of sentences; pooling as in `encoder_model`."""
+    return _decoder(folder, f"encoder-{pooling}.gguf", lambda: encoder_models.encoder_model(pooling))
+
+
+def encoder_onnx(folder: Folder, pooling: str = "mean", normalize: bool = True) -> Path:
+    """Build the same encoder as an ONNX model folder of sentence-transformers; `"mean"`, `"cls"`, `"max"`, `"last"`."""
+    path = Path(folder) / f"encoder-{pooling}{'' if normalize else '-plain'}"
+    return path if path.exists() else encoder_models.write_encoder_folder(path, pooling, normalize)
 
 
 def projector_gguf(folder: Folder, kind: str = "gemma3", row_length: int = RANDOM_SHAPE.width) -> Path:
@@ -126,6 +147,18 @@ def gemma3_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **
     return _converted(gemma3_gguf(folder), operators, weights, options)
 
 
+def table_decoder(folder: Folder, tables: TableDecoder, extension: str, context_length: int) -> Path:
+    """Build a decoder that answers by tables, as `.gguf` with room for `context_length` tokens, or as `.onnx`."""
+    if extension == ".gguf":
+        return _decoder(folder, f"tables-{tables.key}-{context_length}.gguf", lambda: tables.gguf(context_length))
+    path = Path(folder) / f"tables-{tables.key}.onnx"
+    if not path.exists():
+        from .onnx_models import save
+
+        save(tables.onnx(), path)
+    return path
+
+
 def build(name: str, folder: Folder) -> Path:
     """Build the model called `name` in `folder`, unless it is there, and return its path."""
     return RECIPES[name](folder)
@@ -138,6 +171,9 @@ RECIPES: dict[str, Callable[[Folder], Path]] = {
     "hybrid-gguf": hybrid_gguf,
     "qwen2vl-gguf": qwen2vl_gguf,
     "projector-gguf": projector_gguf,
+    "adapter-gguf": adapter_gguf,
+    "encoder-gguf": encoder_gguf,
+    "encoder-onnx": encoder_onnx,
     "sharded-gguf": sharded_gguf,
     "vocabulary-gguf": vocabulary_gguf,
     "scripted-onnx": scripted_onnx,

@@ -12,7 +12,17 @@ import pytest
 
 from fakes.backend import Script
 from fakes.decoders import decoder  # noqa: F401
-from fakes.engines import both_engines, engine, fake_gguf, fake_ort, gguf_engine, llama, onnx_engine, ort  # noqa: F401
+from fakes.engines import (  # noqa: F401
+    both_engines,
+    compose,
+    engine,
+    fake_gguf,
+    fake_ort,
+    gguf_engine,
+    llama,
+    onnx_engine,
+    ort,
+)
 from fakes.model_files import ModelFiles
 from fakes.real_models import smollm2_gguf as fetch_smollm2
 from fakes.real_models import smollm2_onnx as convert_smollm2

@@ -12,6 +12,7 @@ from .handles import Closeable
 from .native.backend import LlamaOptions
 from .stage_core import StageCore
 
+_POOLINGS = ("mean", "cls", "last", "none")
 _CACHE_TYPES = ("f32", "f16", "q8_0")
 
 
@@ -85,12 +86,31 @@ class LlamaStageOptions(Closeable[StageCore]):
 
     @property
     def embeddings(self) -> bool:
-        """Whether the stage computes embeddings instead of logits. Default False."""
+        """Whether the stage computes embeddings instead of logits. Default False.
+
+        Such a stage keeps no sequence. Input 0 takes the token ids of one or more texts, one after the other, input 1
+        how many belong to each; output 0 is FLOAT32 (texts, width), or (tokens, width) without pooling. The sequence
+        capacity hint bounds the tokens of one text.
+        """
         return self._options.embeddings
 
     @embeddings.setter
     def embeddings(self, value: bool) -> None:
         self._update("Embeddings", embeddings=flag_value(value, "embeddings"))
+
+    @property
+    def pooling(self) -> str | None:
+        """How the embeddings of tokens become that of a text: `"mean"`, `"cls"`, `"last"`, or `"none"`.
+
+        None (the default): as the file says, and `"none"` where it says nothing.
+        """
+        return self._options.pooling
+
+    @pooling.setter
+    def pooling(self, name: str | None) -> None:
+        if name is not None and name not in _POOLINGS:
+            raise ValueError(f"pooling must be one of {', '.join(_POOLINGS)}, or None, not {name!r}")
+        self._update("Pooling", pooling=name)
 
     @property
     def _options(self) -> LlamaOptions:

@@ -47,6 +47,10 @@ class OrtNamedBindings(Closeable[StageCore]):
         core = self._core
         return Tensor(core.output(self._find("outputs", name, "GetOutput")), core.runtime)
 
+    def find_input(self, name: str) -> int | None:
+        """Return the position of an input, None where the graph has none of that name."""
+        return find_port(_ports(self._core, "inputs", "IWinMLOrtNamedBindings.FindInput"), name)
+
     def _find(self, side: str, name: str, member: str) -> int:
         context = f"IWinMLOrtNamedBindings.{member}"
         ports = _ports(self._core, side, context)

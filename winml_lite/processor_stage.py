@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from .errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, WinMLError, recast
+from .native.backend import SavedState, Speculation
 from .native.backend import Sequence as StageSequence
-from .native.backend import Speculation
 from .native.segments import Segments
 from .storage import Storage, check_descriptor
 from .values import Descriptor, ExecutionTargetKind
@@ -77,6 +77,7 @@ class ProcessorExecutor:
     sequence: StageSequence | None = None
     speculation: Speculation | None = None
     segments: Segments | None = None
+    saved_state: SavedState | None = None
 
     def __init__(self, work: ProcessorWork, debug_name: str) -> None:
         self.inputs = work.inputs

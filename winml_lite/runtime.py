@@ -87,9 +87,11 @@ class Runtime(ProcessorFactories):
         with released_on_failure(views):
             return load_buffer(self._core, data, views)
 
-    def owns(self, item: Pipeline | Stage | ExecutionTarget) -> bool:
-        """Return whether a pipeline, stage or target comes from this Runtime; objects of two Runtimes do not mix."""
+    def owns(self, item: Pipeline | Stage | ExecutionTarget | Tensor) -> bool:
+        """Return whether an object comes from this Runtime; objects of two Runtimes do not mix."""
         runtime = self._core
+        if isinstance(item, Tensor):
+            return item._runtime is runtime
         core = item.underlying_object
         if isinstance(item, Pipeline):
             core = core.stages[0]

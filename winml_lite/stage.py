@@ -1,6 +1,7 @@
 """Stages and their schemas (runtime §7 and 8): bindings, outputs, and the views of what an engine adds.
 
-The stateful members are in `sequence.py`, `speculation.py` and `segments.py`, the work is in `stage_core.py`.
+The stateful members are in `sequence.py`, `sequence_state.py`, `speculation.py` and `segments.py`, the work is in
+`stage_core.py`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from .model import ModelSchema
 from .ort_extensions import OrtNamedBindings, OrtStageDiagnostics, OrtStageOptions
 from .segments import SegmentMembers
 from .sequence import SequenceMembers
+from .sequence_state import SavedStateMembers
 from .speculation import SpeculationMembers
 from .stage_core import StageCore
 from .target import ExecutionTarget, TargetCore
@@ -22,7 +24,7 @@ from .tensor import Tensor, bindable
 from .values import Descriptor
 
 
-class Stage(SequenceMembers, SpeculationMembers, SegmentMembers):
+class Stage(SequenceMembers, SavedStateMembers, SpeculationMembers, SegmentMembers):
     """One model or processor in a pipeline: its inputs, outputs and options, all by position.
 
     Bindings hold the memory, not the Tensor object, and survive runs and resets. Changing one while the pipeline runs

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .conversion import ConvertedModel as ConvertedModel
     from .conversion import convert_gguf as convert_gguf
 
-CONVERTER_VERSION = 1
+CONVERTER_VERSION = 2
 """Raised with every change of what a conversion writes, so that caches are made anew."""
 
 __all__ = ["ConvertedModel", "convert_gguf"]

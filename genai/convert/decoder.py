@@ -2,7 +2,8 @@
 
 Inputs and outputs have the names and shapes that onnxruntime-genai and Hugging Face exports use: `input_ids` int64
 [batch, sequence], `attention_mask` int64 [batch, total], `past_key_values.N.key` and `.value` float32 [batch, kv
-heads, past, head size]; `logits` float32 [batch, 1 or sequence, vocabulary], `present.N.key` and `.value`.
+heads, past, head size]; `logits` float32 [batch, 1 or sequence, vocabulary], `present.N.key` and `.value`, and
+`token_logits` float32 [batch, rows, vocabulary].
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from .operators import OperatorSet
 from .portable_operators import PlainOperators, StandardOperators
 from .source import ModelSource, Rows
 from .weights import EightBitWeights, FloatWeights, Matrix, WeightFormat
+
+STEP_TOKENS = 17
+"""Most tokens of an input whose logits are all given: a step over a pending token and a draft of 16."""
+_TO_THE_END = (1 << 63) - 1
 
 OPERATOR_SETS: dict[str, type[OperatorSet]] = {
     "plain": PlainOperators,
@@ -37,13 +42,19 @@ def build_decoder(
     """Add the whole decoder to `graph` and return the operator set, which knows opset and inputs.
 
     Without `all_logits` only the last token of the input gets logits, and the last block computes no other row after
-    its attention: a prompt costs less time and no memory for rows nobody reads.
+    its attention: a prompt costs less time and no memory for rows nobody reads. An input of at most 17 tokens also
+    gets those of every token, as `token_logits`, whose second dimension is named so: speculative decoding verifies
+    drafts with them.
     """
     graph.input("input_ids", np.int64, ["batch_size", "sequence_length"])
     dialect = OPERATOR_SETS[operators](graph, source, architecture)
     rows = "sequence_length" if all_logits else 1
     graph.output("logits", np.float32, ["batch_size", rows, architecture.vocabulary_size])
     _declare_cache(graph, architecture)
+    if not all_logits:
+        graph.output(
+            "token_logits", np.float32, ["batch_size", f"tokens_up_to_{STEP_TOKENS}", architecture.vocabulary_size]
+        )
     matrices = _weight_format(graph, source, weights)
     with graph.scope("embedding"):
         stream = matrices.embedding("input_ids")
@@ -53,11 +64,15 @@ def build_decoder(
         normed = dialect.norm(stream, "blk.0.attn_norm.weight")
     parts = _Parts(graph, architecture, dialect, matrices)
     for layer in range(architecture.layer_count):
-        only_last_row = layer == architecture.layer_count - 1 and not all_logits
+        prunes = layer == architecture.layer_count - 1 and not all_logits
         with graph.scope(f"block.{layer}"):
-            stream, normed = _block(parts, layer, (stream, normed), only_last_row)
+            stream, normed = _block(parts, layer, (stream, normed), prunes)
     with graph.scope("output"):
-        matrices.logits(normed, "logits")
+        if all_logits:
+            matrices.logits(normed, "logits")
+        else:
+            rows = matrices.logits(normed, "token_logits")
+            graph.node("Gather", [rows, graph.integers(-1)], output="logits", axis=1)
     return dialect
 
 
@@ -71,8 +86,11 @@ class _Parts:
     matrices: WeightFormat
 
 
-def _block(parts: _Parts, layer: int, values: tuple[str, str], only_last_row: bool) -> tuple[str, str]:
-    """Add one block; `values` and the result are the residual stream and its norm for the next part."""
+def _block(parts: _Parts, layer: int, values: tuple[str, str], prunes: bool) -> tuple[str, str]:
+    """Add one block; `values` and the result are the residual stream and its norm for the next part.
+
+    With `prunes` only rows that get logits go on behind the attention.
+    """
     architecture, dialect, matrices = parts.architecture, parts.dialect, parts.matrices
     (stream, normed), name = values, f"blk.{layer}."
     joined = matrices.linear(
@@ -82,10 +100,8 @@ def _block(parts: _Parts, layer: int, values: tuple[str, str], only_last_row: bo
         Matrix(f"{name}attn_v.weight"),
     )
     mixed = dialect.attention(layer, joined)
-    if only_last_row:
-        last = parts.graph.integers(-1)
-        mixed = parts.graph.node("Gather", [mixed, last], axis=1)
-        stream = parts.graph.node("Gather", [stream, last], axis=1)
+    if prunes:
+        mixed, stream = _last_rows(parts.graph, mixed, stream)
     update = matrices.linear(mixed, Matrix(f"{name}attn_output.weight"))
     if architecture.is_gemma3:
         update = dialect.norm(update, f"{name}post_attention_norm.weight")
@@ -98,6 +114,14 @@ def _block(parts: _Parts, layer: int, values: tuple[str, str], only_last_row: bo
         update = dialect.norm(update, f"{name}post_ffw_norm.weight")
     is_last = layer == architecture.layer_count - 1
     return dialect.add_norm(stream, update, "output_norm.weight" if is_last else f"blk.{layer + 1}.attn_norm.weight")
+
+
+def _last_rows(graph: GraphBuilder, *values: str) -> list[str]:
+    """Cut values [batch, sequence, ...] to the rows of all tokens where they are few, else to that of the last one."""
+    count = graph.node("Shape", [values[-1]], start=1, end=2)
+    is_long = graph.node("Greater", [count, graph.integers(STEP_TOKENS)])
+    start = graph.node("Where", [is_long, graph.integers(-1), graph.integers(-STEP_TOKENS)])
+    return [graph.node("Slice", [value, start, graph.integers(_TO_THE_END), graph.integers(1)]) for value in values]
 
 
 def _silu(graph: GraphBuilder, value: str) -> str:

@@ -1,4 +1,5 @@
-"""Constraints in sessions, over a scripted stage whose logits would rather say something else.
+"""Constraints in sessions, over a scripted stage whose logits would rather say something else. They run on the fake, on
+ONNX Runtime and on llama.cpp.
 
 Statement 77 of genai 13 (with a real constraint), genai 6.2, 6.5 and 6.8, and the cases of class constraint that need a
 generation. The vocabulary has a token for each byte.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import pytest
 
 from fakes.constraints import ENDOFTEXT, HI, IM_END, SIZE, byte_vocabulary, candidates
 from fakes.rig import failing
-from fakes.scripted import Composed, Logits, Row, composed
+from fakes.scripted import Compose, Composed, Row
 from fakes.vocabularies import sentence_piece
 from genai import TextGenerationOptions, TokenConstraint
 from genai.conversation_result import ConversationPreservedToken
@@ -24,6 +25,7 @@ from genai.loop import GenerationLoop
 from genai.messages import ChatCompletionResponseFormat
 from genai.tasks import TextGenerationFinishReason, TextGenerationSession, TextGenerationSessionState
 from genai.tokenizer import Tokenizer
+from models.table_decoders import TableDecoder
 
 pytest.importorskip("llguidance")
 
@@ -36,17 +38,16 @@ OBJECT = dataclasses.replace(HI, response_format=ChatCompletionResponseFormat.JS
 PROMPT = list(b"say: ")
 
 
-def preferring(text: str) -> Logits:
+def preferring(text: str) -> TableDecoder:
     """Score the bytes of `text` highest, from the first on; then the lower id."""
     row: Row = -np.arange(SIZE).astype(np.float32)
     for place, byte in enumerate(dict.fromkeys(text.encode())):
         row[byte] = 1000.0 - place
-    return lambda history: row
+    return TableDecoder(SIZE, constant=row)
 
 
-def noise(history: Sequence[int]) -> Row:
-    """Random logits, the same for the same history."""
-    return np.random.default_rng(list(history)).standard_normal(SIZE).astype(np.float32) * 4
+noise = TableDecoder(SIZE, following=np.random.default_rng(5).standard_normal((SIZE, SIZE)).astype(np.float32) * 4)
+"""Random logits that depend on the last token."""
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +56,8 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, vocabulary: tuple[Path, int]) -> Iterator[Composed]:
-    with composed(tmp_path, noise, capacity=512, vocabulary=vocabulary) as stage:
+def stage(tmp_path: Path, vocabulary: tuple[Path, int], compose: Compose) -> Iterator[Composed]:
+    with compose(tmp_path, noise, capacity=512, vocabulary=vocabulary) as stage:
         yield stage
 
 
@@ -74,8 +75,9 @@ def options(count: int, **fields: object) -> TextGenerationOptions:
     return TextGenerationOptions(max_new_tokens=count, **fields)  # type: ignore[arg-type]
 
 
-def test_an_answer_ends_where_the_constraint_does(stage: Composed, session: TextGenerationSession) -> None:
+def test_an_answer_ends_where_the_constraint_does(stage: Composed) -> None:
     stage.follow(preferring("7x"))
+    session = stage.session()
     digits = stage.tokenizer.create_constraint_from_regex("[0-9]{3}")
     with session.generate_tokens_with_constraint(PROMPT, digits, options(20)) as stream:
         assert [update.fragment for update in stream] == ["7", "7", "7"]
@@ -111,8 +113,9 @@ def test_without_eos_tokens_the_constraint_still_stops(stage: Composed) -> None:
         assert stream.result.finish_reason is Reason.STOP_TOKEN
 
 
-def test_a_preserved_stop_token_stays_in_the_output(stage: Composed, session: TextGenerationSession) -> None:
+def test_a_preserved_stop_token_stays_in_the_output(stage: Composed) -> None:
     stage.follow(preferring("{}"))
+    session = stage.session()
     result = stage.tokenizer.format_conversation(OBJECT)
     marks = tuple(ConversationPreservedToken(token_id, "") for token_id in (IM_END, ENDOFTEXT))
     constraint = stage.tokenizer.create_constraint(dataclasses.replace(result, preserved_tokens=marks))
@@ -123,8 +126,9 @@ def test_a_preserved_stop_token_stays_in_the_output(stage: Composed, session: Te
     assert session.retained_token_ids == (*PROMPT, *b"{}", ENDOFTEXT)
 
 
-def test_the_constraint_starts_over(stage: Composed, session: TextGenerationSession) -> None:
+def test_the_constraint_starts_over(stage: Composed) -> None:
     stage.follow(preferring("7"))
+    session = stage.session()
     digits = stage.tokenizer.create_constraint_from_regex("[0-9]{2}")
     digits.accept_token(ord("1"))
     for _ in range(2):
@@ -168,8 +172,9 @@ def test_a_closed_constraint_is_refused(stage: Composed, session: TextGeneration
         session.generate_tokens_with_constraint(PROMPT, digits)
 
 
-def test_continuing_under_a_constraint(stage: Composed, session: TextGenerationSession) -> None:
+def test_continuing_under_a_constraint(stage: Composed) -> None:
     stage.follow(preferring("7"))
+    session = stage.session()
     digits = stage.tokenizer.create_constraint_from_regex("[0-9]{2}")
     with session.generate_tokens(PROMPT, options(2)) as stream:
         assert len(list(stream)) == 2
@@ -179,10 +184,11 @@ def test_continuing_under_a_constraint(stage: Composed, session: TextGenerationS
     assert session.retained_token_ids == (*PROMPT, *b"77 77")
 
 
-def test_nothing_legal_above_minus_infinity_ends_with_an_error(stage: Composed, session: TextGenerationSession) -> None:
+def test_nothing_legal_above_minus_infinity_ends_with_an_error(stage: Composed) -> None:
     row = np.full(SIZE, -np.inf, np.float32)
     row[ord("x")] = 1
-    stage.follow(lambda history: row)
+    stage.follow(TableDecoder(SIZE, constant=row))
+    session = stage.session()
     digits = stage.tokenizer.create_constraint_from_regex("[0-9]+")
     with session.generate_tokens_with_constraint(PROMPT, digits) as stream:
         assert stream.read_next() is None
@@ -205,9 +211,10 @@ def test_an_unconstrained_result_says_nothing_of_constraints(session: TextGenera
 
 
 def test_an_interrupt_between_acceptance_and_use_loses_nothing(
-    stage: Composed, session: TextGenerationSession, monkeypatch: pytest.MonkeyPatch
+    stage: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage.follow(preferring("7"))
+    session = stage.session()
     digits = stage.tokenizer.create_constraint_from_regex("[0-9]{3}")
     stream = session.generate_tokens_with_constraint(PROMPT, digits, options(20))
     assert stream.read_next() is not None
@@ -234,38 +241,36 @@ def test_s_con_01_a_refused_schema_runs_no_model(stage: Composed, session: TextG
     assert stage.script.runs == 0
 
 
-def test_s_con_03_the_answer_is_json_from_its_first_character(
-    stage: Composed, session: TextGenerationSession, json_object: TokenConstraint
-) -> None:
+def test_s_con_03_the_answer_is_json_from_its_first_character(stage: Composed, json_object: TokenConstraint) -> None:
     # Line ends first, then chatter, then what ends a string and an object.
     stage.follow(preferring('\n\tSure, here is:"}{'))
+    session = stage.session()
     with session.generate_tokens_with_constraint(PROMPT, json_object, options(200)) as stream:
         fragments = [update.fragment for update in stream]
     assert fragments[0] == "{"
     assert "\n" not in "".join(fragments).partition('"')[2].partition('"')[0]
 
 
-def test_s_con_03_strings_end_and_parse(stage: Composed, session: TextGenerationSession) -> None:
+def test_s_con_03_strings_end_and_parse(stage: Composed) -> None:
     stage.follow(preferring('\n"'))
+    session = stage.session()
     text = stage.tokenizer.create_constraint_from_json_schema({"type": "string"})
     with session.generate_tokens_with_constraint(PROMPT, text, options(50)) as stream:
         list(stream)
         assert json.loads(stream.result.text, strict=True) == ""
 
 
-def test_s_con_04_blanks_are_bounded_and_the_answer_ends(
-    stage: Composed, session: TextGenerationSession, json_object: TokenConstraint
-) -> None:
+def test_s_con_04_blanks_are_bounded_and_the_answer_ends(stage: Composed, json_object: TokenConstraint) -> None:
     stage.follow(preferring(" \n}"))
+    session = stage.session()
     with session.generate_tokens_with_constraint(PROMPT, json_object, options(100)) as stream:
         list(stream)
         assert (stream.result.text, stream.result.finish_reason) == ("{ }", Reason.EOS_TOKEN)
 
 
-def test_s_con_04_a_cut_answer_is_not_complete(
-    stage: Composed, session: TextGenerationSession, json_object: TokenConstraint
-) -> None:
+def test_s_con_04_a_cut_answer_is_not_complete(stage: Composed, json_object: TokenConstraint) -> None:
     stage.follow(preferring('"a'))
+    session = stage.session()
     with session.generate_tokens_with_constraint(PROMPT, json_object, options(3)) as stream:
         list(stream)
         assert (stream.result.text, stream.result.finish_reason) == ('{""', Reason.MAX_TOKENS)

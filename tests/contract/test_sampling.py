@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from fakes.legal_tokens import Only
 from genai.options import TextGenerationOptions
-from genai.sampling import SplitMix64, TokenSelector
+from genai.random_numbers import SplitMix64
+from genai.sampling import TokenSelector
 from winml_lite import WinMLError
 
 Z = (2.0, 1.0, 0.5, -1.0)
@@ -26,19 +28,6 @@ def select(values: Sequence[float], prompt: Sequence[int] = (), emitted: Sequenc
     for token_id in emitted:
         selector.accept(token_id)
     return selector.select(row(values))
-
-
-class Only:
-    """A constraint that permits these tokens."""
-
-    def __init__(self, *token_ids: int) -> None:
-        self._token_ids = token_ids
-
-    def allows(self, token_id: int) -> bool:
-        return token_id in self._token_ids
-
-    def mask(self) -> npt.NDArray[np.uint8]:
-        return np.array([sum(1 << token_id for token_id in self._token_ids)], np.uint8)
 
 
 def draws(values: Sequence[float], count: int, **options: Any) -> list[int]:

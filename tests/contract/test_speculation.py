@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from fakes.backend import Block, Script
-from fakes.decoders import IDS, Decoder, llama_decoder, onnx_decoder, random_onnx
+from fakes.decoders import IDS, Decoder, last_row_onnx, llama_decoder, onnx_decoder, random_onnx
 from fakes.model_files import ModelFiles
 from fakes.rig import built, failing, integers, running
 from winml_lite import (
@@ -194,7 +194,7 @@ def test_r98_a_stateless_stage_has_no_steps(runtime: Runtime, files: ModelFiles,
 
 
 def test_a_graph_with_the_last_row_only_cannot_verify(runtime: Runtime, files: ModelFiles, ort: None) -> None:
-    last_row = onnx_decoder(runtime, random_onnx(files, "gqa", all_logits=False), 16)
+    last_row = onnx_decoder(runtime, last_row_onnx(files), 16)
     capabilities = last_row.stage.speculative_capabilities
     assert capabilities.max_proposed_step_width == 16
     assert capabilities.max_logit_rows_per_step == 0
@@ -202,6 +202,29 @@ def test_a_graph_with_the_last_row_only_cannot_verify(runtime: Runtime, files: M
     with failing(0x80070032, NotSupportedError):
         last_row.step(5, 9)
     assert last_row.stage.sequence_position == 0
+
+
+@pytest.mark.parametrize("operators", ["plain", "std", "gqa"])
+def test_a_converted_graph_gives_the_rows_of_short_steps(
+    runtime: Runtime, files: ModelFiles, ort: None, operators: str
+) -> None:
+    short = onnx_decoder(runtime, random_onnx(files, operators, all_logits=False), 64)
+    full = onnx_decoder(runtime, random_onnx(files, operators), 64)
+    assert short.stage.speculative_capabilities.max_proposed_step_width == 64
+    assert short.stage.speculative_capabilities.max_logit_rows_per_step == 17
+    ids = (*IDS, *IDS, 5)
+    np.testing.assert_allclose(rows(short.step(*ids)), rows(full.step(*ids)), atol=TOLERANCE)
+    assert short.stage.sequence_position == 17
+    with failing(0x80070057):
+        short.step(*ids, 9)
+    assert short.stage.sequence_position == 17
+
+
+def test_a_converted_graph_gives_one_row_of_a_run(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+    decoder = onnx_decoder(runtime, random_onnx(files, "gqa", all_logits=False), 64)
+    decoder.bind(*IDS)
+    decoder.pipeline.run()
+    assert decoder.stage.output(0).desc()[1] == (1, 1, 303)
 
 
 def test_a_step_needs_inputs_that_no_stage_feeds(runtime: Runtime, files: ModelFiles, ort: None) -> None:

@@ -1,4 +1,5 @@
-"""Streams over a scripted stage: cancelling, closing, results, threads, interrupts, stop strings.
+"""Streams over a scripted stage: cancelling, closing, results, threads, interrupts, stop strings. They run on the fake,
+on ONNX Runtime and on llama.cpp.
 
 Statements 93-102 of genai 13, and cases S-STP, S-STR-07 and S-LIF-08.
 """
@@ -24,6 +25,7 @@ from fakes.scripted import (
     A,
     B,
     C,
+    Compose,
     Composed,
     D,
     Row,
@@ -46,8 +48,15 @@ CANCELLED = 0x800704C7
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Iterator[Composed]:
+def stage(tmp_path: Path, compose: Compose) -> Iterator[Composed]:
     """A stage that says a, b, c, d over and over, with room for 512 tokens."""
+    with compose(tmp_path, capacity=512) as stage:
+        yield stage
+
+
+@pytest.fixture
+def fake_stage(tmp_path: Path) -> Iterator[Composed]:
+    """The same on the fake engine."""
     with composed(tmp_path, capacity=512) as stage:
         yield stage
 
@@ -140,8 +149,8 @@ def test_a_cancel_during_a_long_prompt_stops_after_the_piece_that_runs(stage: Co
     assert session.sequence_state.evaluated_token_count == 128
 
 
-def test_a_prompt_cut_by_cancel_can_be_continued(stage: Composed) -> None:
-    source = CancellationSource()
+def test_a_prompt_cut_by_cancel_can_be_continued(fake_stage: Composed) -> None:
+    stage, source = fake_stage, CancellationSource()
     session = stage.session()
     stream = session.generate_tokens([A] * 299 + [B], cancellation=source)
 
@@ -175,10 +184,10 @@ def test_a_limit_that_was_reached_beats_a_later_cancel(stage: Composed) -> None:
     assert stream.result.finish_reason is Reason.MAX_TOKENS
 
 
-def test_g96_one_source_stops_two_sessions(stage: Composed, tmp_path: Path) -> None:
+def test_g96_one_source_stops_two_sessions(stage: Composed, tmp_path: Path, compose: Compose) -> None:
     (tmp_path / "other").mkdir()
     source = CancellationSource()
-    with composed(tmp_path / "other") as other:
+    with compose(tmp_path / "other") as other:
         streams = [part.session().generate_text("a", cancellation=source) for part in (stage, other)]
         assert [stream.read_next() is not None for stream in streams] == [True, True]
         source.cancel()

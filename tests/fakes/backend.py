@@ -30,7 +30,7 @@ from winml_lite.errors import (
     WinMLError,
 )
 from winml_lite.files.artifact import Artifact, GgufArtifact
-from winml_lite.native.backend import Placement, Speculation, StageOptions
+from winml_lite.native.backend import Placement, SavedState, Speculation, StageOptions
 from winml_lite.native.backend import Sequence as StageSequence
 from winml_lite.native.hardware import Device
 from winml_lite.native.segments import SegmentPlan, Segments
@@ -58,7 +58,10 @@ class Script:
 
     fail_at: dict[int, BaseException] = field(default_factory=dict)
     block_at: dict[int, Block] = field(default_factory=dict)
+    call_at: dict[int, Callable[[], object]] = field(default_factory=dict)
     fail_build: WinMLError | None = None
+    fail_state: bool = False
+    """Whether saving and loading of states fails."""
     builds: int = 0
     runs: int = 0
     commits: int = 0
@@ -154,6 +157,10 @@ class FakeExecutor:
     def speculation(self) -> Speculation | None:
         return None
 
+    @property
+    def saved_state(self) -> SavedState | None:
+        return None
+
     def __init__(self, script: Script, kind: ExecutionTargetKind, debug_name: str) -> None:
         self.script = script
         self.target_kind = kind
@@ -206,6 +213,8 @@ class FakeExecutor:
             block.entered.set()
             assert block.release.wait(30), "nobody released the blocked run"
             self._block = None
+        if number in script.call_at:
+            script.call_at[number]()
         if self._aborted:
             raise WinMLError(CANCELLED, "", "the run was aborted")
         failure = script.fail_at.get(number)
@@ -303,6 +312,12 @@ class TokenExecutor(FakeExecutor):
         from fakes.speculation import FakeSpeculation
 
         return FakeSpeculation(self, self.tokens)
+
+    @property
+    def saved_state(self) -> SavedState:
+        from fakes.saved_state import FakeSavedState
+
+        return FakeSavedState(self.tokens, self.script)
 
     def check_input(self, index: int, storage: Storage) -> None:
         shape = storage.shape

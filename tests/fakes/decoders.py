@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -117,11 +118,23 @@ def onnx_decoder(runtime: Runtime, path: str, hint: int = 0) -> Decoder:
 
 
 def random_onnx(files: ModelFiles, operators: str, all_logits: bool = True) -> str:
-    """The random decoder as a graph; with logits for every token, or for the last one."""
+    """The random decoder as a graph; with logits for every token, or for those of short inputs and the last one."""
     from models import recipes
 
     folder = recipes.random_onnx(files.folder, operators, all_logits=all_logits)
     return str(folder / "model.onnx")
+
+
+def last_row_onnx(files: ModelFiles) -> str:
+    """The random decoder as a graph that gives the logits of the last token only."""
+    import onnx
+
+    path = Path(random_onnx(files, "gqa", all_logits=False))
+    model = onnx.load(path, load_external_data=False)
+    del model.graph.output[-1]
+    stripped = path.with_name("last-row.onnx")
+    onnx.save_model(model, stripped)
+    return str(stripped)
 
 
 @pytest.fixture(params=["fake", "llama", "ort-plain", "ort-gqa", "ort-shared", "ort-static"])

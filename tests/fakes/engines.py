@@ -5,6 +5,7 @@
     onnx_engine   the fake and ONNX Runtime, for statements about a certain graph
     gguf_engine   the fake and llama.cpp, for statements about a decoder
     both_engines  the fake in both places, and both engines, for pipelines with stages of both
+    compose       `fakes.scripted.composed` on the fake, on ONNX Runtime and on llama.cpp, for statements about sessions
     fake_ort, fake_gguf, ort, llama   one of them
 
 `tests/contract/engines.toml` lists the statements that do not run everywhere, `tests/rules/test_engines.py` checks it.
@@ -16,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from threading import Event
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +40,9 @@ from winml_lite import (
 )
 from winml_lite.errors import CANCELLED
 from winml_lite.native.backend import EngineKey, replaced_backend
+
+if TYPE_CHECKING:
+    from fakes.scripted import Compose
 
 VOCABULARY_SIZE = 331
 SUCCESSORS = {
@@ -209,6 +214,17 @@ def both_engines(request: pytest.FixtureRequest, script: Script) -> Iterator[str
         _engine("fake" if request.param == "fake" else "ort", "ort", script, stack)
         _engine("fake" if request.param == "fake" else "llama", "llama", script, stack)
         yield request.param
+
+
+@pytest.fixture(params=["fake", "ort", "llama"])
+def compose(request: pytest.FixtureRequest, files: ModelFiles) -> Compose:
+    """Makes pipelines for sessions, on each engine."""
+    from fakes.scripted import composed  # most tests need no tokenizer
+
+    if request.param == "fake":
+        return composed
+    require_engine(request.param)
+    return partial(composed, engine=request.param, models=files.folder)
 
 
 @pytest.fixture

@@ -53,6 +53,13 @@ class ModelFiles:
         return str(recipes.hybrid_gguf(self.folder))
 
     @cached_property
+    def gemma3_gguf(self) -> str:
+        """A random decoder with a sliding window of 8 tokens."""
+        from models import recipes
+
+        return str(recipes.gemma3_gguf(self.folder))
+
+    @cached_property
     def scripted_gguf(self) -> str:
         """A tiny decoder whose answers are known."""
         from models import recipes

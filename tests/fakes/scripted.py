@@ -1,8 +1,9 @@
 """A scripted decoder, a tokenizer to go with it, and both composed behind the fake engine.
 
 `Words` is a vocabulary of 16 tokens. A script is a function from the ids consumed so far to the next row of logits
-(`one_hot`, `saying`, `sum_state`, `successor`). `ScriptedDecoder` stands in for pipeline, stage and feed of a
-`SequenceCore`; `composed` makes a real pipeline over `FakeBackend`.
+(`saying`, `successor`, `majority`, `uniform` on every engine; `sum_state` and functions of a test only on fakes).
+`ScriptedDecoder` stands in for the composition of a `SequenceCore`; `composed` makes a pipeline over
+`FakeBackend` or over a real engine, and the fixture `compose` does so on all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,16 +21,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fakes.backend import FakeBackend, FakeExecutor, Script
+from fakes.backend import FakeBackend, Script
+from fakes.scripted_engine import ScriptedEngine, build_tables
 from genai import Tokenizer
-from genai.tasks import Tasks, TextGenerationConfiguration, TextGenerationOutputKind, TextGenerationSession
+from genai.composition import SinglePipeline
+from genai.endpoints import Endpoints
+from genai.tasks import (
+    Tasks,
+    TextGenerationConfiguration,
+    TextGenerationExecutionProfile,
+    TextGenerationOutputKind,
+    TextGenerationSession,
+)
 from models.gguf_writer import write_gguf
-from models.onnx_models import add, save
+from models.table_decoders import TableDecoder
 from winml_lite import ExecutionTarget, Pipeline, Runtime, Stage, WinMLError
-from winml_lite.native.backend import EngineKey, replaced_backend
+from winml_lite.native.backend import EngineKey, backend, replaced_backend
 
 Row = npt.NDArray[np.float32]
 Logits = Callable[[Sequence[int]], Row]
+Compose = Callable[..., AbstractContextManager["Composed"]]
+"""`composed` for one of the engines, see the fixture `compose`."""
 
 A, B, C, D, LESS, SLASH, S, MORE, E_ACUTE_1, E_ACUTE_2, SPACE, X, Y, EOS, EOT, BOS = range(16)
 """Token ids of the vocabulary: letters, the parts of "</s>", the two bytes of "é", a space, and three specials."""
@@ -52,13 +64,10 @@ def one_hot(token_id: int, size: int = VOCABULARY_SIZE) -> Row:
     return row
 
 
-def saying(prompt_length: int, *answer: int) -> Logits:
+def saying(prompt_length: int, *answer: int) -> TableDecoder:
     """Script `answer` after a prompt of `prompt_length` tokens; its last token repeats."""
-
-    def logits(history: Sequence[int]) -> Row:
-        return one_hot(answer[min(len(history) - prompt_length, len(answer) - 1)])
-
-    return logits
+    before = np.zeros((prompt_length, VOCABULARY_SIZE), np.float32)
+    return TableDecoder(VOCABULARY_SIZE, by_length=np.array([*before, *map(one_hot, answer)]))
 
 
 def sum_state(size: int = 8) -> Logits:
@@ -70,14 +79,28 @@ def sum_state(size: int = 8) -> Logits:
     return logits
 
 
-def successor(history: Sequence[int]) -> Row:
-    """Script a, b, c, d, a, b, c, d: each of the first four tokens is followed by the next one."""
-    return one_hot((history[-1] + 1) % 4)
+successor = TableDecoder(
+    VOCABULARY_SIZE, following=np.array([one_hot((token + 1) % 4) for token in range(VOCABULARY_SIZE)])
+)
+"""Scripts a, b, c, d, a, b, c, d: each of the first four tokens is followed by the next one."""
+
+uniform = TableDecoder(VOCABULARY_SIZE)
+"""Scripts the logit 0 for every token."""
+
+majority = TableDecoder(
+    VOCABULARY_SIZE,
+    constant=np.array([0.01, 0.04, 0.03, 0.02, *[0.0] * 12], np.float32),
+    mixed=np.array([one_hot(b) if a < 4 else 0 * one_hot(a) for a, b in enumerate([B, C, D, *[A] * 13])]),
+)
+"""Scripts the token after that of a, b, c, d which occurred most often so far; of equals the first counts.
+
+A token that is lost, doubled or stale changes what comes, though not always the very next token.
+"""
 
 
 @dataclass
 class ScriptedDecoder:
-    """Pipeline, state owner and feed of a `SequenceCore` in one.
+    """The composition of a `SequenceCore`, its feed and its state owner in one.
 
     `before` and `after` hold what is to be raised in which run (from 1), before or after the state has moved; `hooks`
     what is to be called before a run. `runs` are the ids of every run so far, of failed ones too.
@@ -97,9 +120,35 @@ class ScriptedDecoder:
     rewinds: list[int] = field(default_factory=list)
     resets: int = 0
     aborts: int = 0
+    releases: int = 0
     readers: set[threading.Thread] = field(default_factory=set)
     refuses_reset: bool = False
     is_closed: bool = False
+
+    # --- the composition
+
+    profile = TextGenerationExecutionProfile.SINGLE_PIPELINE
+    output_kind = TextGenerationOutputKind.LOGITS
+    keeps_sequence = True
+    chooses = False
+    pipelines = ()
+    segments = None
+    speculation = None
+
+    @property
+    def feed(self) -> ScriptedDecoder:
+        return self
+
+    @property
+    def state_owner(self) -> ScriptedDecoder:
+        return self
+
+    @property
+    def position(self) -> int:
+        return len(self.history)
+
+    def check_prompt(self, length: int) -> None:
+        pass
 
     # --- the feed
 
@@ -124,6 +173,9 @@ class ScriptedDecoder:
 
     def abort(self) -> None:
         self.aborts += 1
+
+    def release_threads(self) -> None:
+        self.releases += 1
 
     def _evaluate(self, ids: list[int], position: int) -> None:
         assert position == len(self.history), f"told {position}, is at {len(self.history)}"
@@ -177,6 +229,9 @@ class ScriptedTokenizer:
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         start = [BOS] if self._adds_bos and add_special_tokens else []
         return start + [PIECES.index(character.encode()) for character in text]
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return PIECES[token_id]
 
     def create_decoder(self, *, skip_special_tokens: bool = False, continuation: bool = False) -> ScriptedTextDecoder:
         return ScriptedTextDecoder()
@@ -238,25 +293,42 @@ class Composed:
     stage: Stage
     target: ExecutionTarget
     tokenizer: Tokenizer
-    backend: FakeBackend
+    script: Script
+    """What shall happen in which run, and what has happened."""
+    engine: FakeBackend | ScriptedEngine
+    build: Callable[[Logits], tuple[Stage, Pipeline]]
+    """Builds a pipeline of one stage that follows a script."""
 
     @property
-    def script(self) -> Script:
-        """What shall happen in which run, and what has happened."""
-        return self.backend.script
+    def backend(self) -> FakeBackend:
+        """The fake engine."""
+        assert isinstance(self.engine, FakeBackend)
+        return self.engine
 
     @property
-    def executor(self) -> FakeExecutor:
+    def executor(self) -> Any:
         """The engine's side of the stage."""
-        return self.backend.executors[-1]
+        return self.stage.underlying_object.executor
 
     def follow(self, logits: Logits) -> None:
-        """Follow another script from now on."""
-        self.backend.logits = logits
+        """Follow another script from now on; on a real engine with another pipeline, for sessions made from now on."""
+        if isinstance(self.engine, FakeBackend):
+            self.engine.logits = logits
+        else:
+            self.stage, self.pipeline = self.build(logits)
+
+    def another(self) -> tuple[Stage, Pipeline]:
+        """Another pipeline of the same runtime."""
+        return self.build(successor)
 
     def configuration(self) -> TextGenerationConfiguration:
         """A complete configuration of the stage."""
         return Tasks(self.runtime).create_text_generation_configuration().configure_unified(**self.parts())
+
+    def composition(self) -> SinglePipeline:
+        """The stage as a `SequenceCore` drives it."""
+        endpoints = Endpoints(self.pipeline, self.stage, 0, self.stage, 0)
+        return SinglePipeline(self.runtime, endpoints, self.stage, self.target)
 
     def parts(self) -> dict[str, Any]:
         """What `configure_unified` takes."""
@@ -286,23 +358,45 @@ def composed(
     chat_template: str | None = None,
     engine: EngineKey = "llama",
     vocabulary: tuple[Path, int] | None = None,
+    models: Path | None = None,
 ) -> Iterator[Composed]:
-    """Build a pipeline whose stage, a fake of `engine`, follows `logits` and has room for `capacity` positions.
+    """Build a pipeline whose stage follows `logits` and has room for `capacity` positions.
 
-    `vocabulary` is a tokenizer and its size, instead of `Words`.
+    It runs on a fake of `engine`, or, with a folder `models` for what it needs, on `engine` itself. `vocabulary` is a
+    tokenizer and its size, instead of `Words`.
     """
     tokenizer_path, size = vocabulary or (write_tokenizer(folder, chat_template), VOCABULARY_SIZE)
-    backend = FakeBackend(Script(), logits=logits, vocabulary_size=size, declared_capacity=capacity)
-    if engine == "llama":
-        path = write_gguf(folder / "scripted-stage.gguf", {"general.architecture": "llama"})
+    script = Script()
+    replacement: FakeBackend | ScriptedEngine
+    if models is None:
+        replacement = FakeBackend(script, logits=logits, vocabulary_size=size, declared_capacity=capacity)
     else:
-        path = Path(save(add(), folder / "scripted-stage.onnx"))
+        replacement = ScriptedEngine(backend(engine), script)
     with (
-        replaced_backend(engine, backend),
+        replaced_backend(engine, replacement),
         Runtime() as runtime,
         Tokenizer.from_file(tokenizer_path) as tokenizer,
     ):
-        builder = runtime.create_pipeline_builder()
-        stage = builder.add_model_stage(runtime.load_model(path))
-        pipeline = builder.build()
-        yield Composed(runtime, pipeline, stage, runtime.create_cpu_target(), tokenizer, backend)
+
+        def build(logits: Logits) -> tuple[Stage, Pipeline]:
+            if models is None:
+                return _built(runtime, folder, engine)
+            assert isinstance(logits, TableDecoder), "a real engine follows tables only; take the fake for this script"
+            return build_tables(runtime, models, engine, logits, capacity)
+
+        stage, pipeline = build(logits)
+        target = runtime.create_cpu_target()
+        yield Composed(runtime, pipeline, stage, target, tokenizer, script, replacement, build)
+
+
+def _built(runtime: Runtime, folder: Path, engine: EngineKey) -> tuple[Stage, Pipeline]:
+    """A pipeline of one stage, of a file that says nothing: the fake engine knows its script."""
+    if engine == "llama":
+        path = write_gguf(folder / "scripted-stage.gguf", {"general.architecture": "llama"})
+    else:
+        from models.onnx_models import add, save
+
+        path = save(add(), folder / "scripted-stage.onnx")
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(path))
+    return stage, builder.build()

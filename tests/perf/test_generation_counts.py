@@ -16,7 +16,6 @@ import pytest
 
 from fakes.scripted import A, B, Composed, composed, one_hot
 from genai import CancellationSource, LanguageModel, TextGenerationOptions
-from genai.feed import TokenFeed
 from genai.loop import GenerationLoop
 from genai.sequence import SequenceCore
 
@@ -34,8 +33,7 @@ def stage(tmp_path: Path) -> Iterator[Composed]:
 
 
 def core_of(stage: Composed) -> SequenceCore:
-    feed = TokenFeed(stage.runtime, stage.pipeline, (stage.stage, 0), (stage.stage, 0), stage.target)
-    return SequenceCore(stage.pipeline, stage.stage, feed, stage.tokenizer, ())
+    return SequenceCore(stage.composition(), stage.tokenizer, ())
 
 
 def loop_of(stage: Composed, count: int, **options: Any) -> GenerationLoop:

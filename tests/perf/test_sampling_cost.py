@@ -48,4 +48,4 @@ def test_s_prf_04_a_stop_text_holds_no_more_than_a_stop() -> None:
     text = StopText(stops)
     for _ in range(5000):
         text.push("a <|stop 4")
-        assert len(text._held) < len(stops[10])
+        assert len(text.held) < len(stops[10])

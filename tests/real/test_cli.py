@@ -137,6 +137,82 @@ def test_a_file_that_is_no_model(tmp_path: Path) -> None:
     assert b"Traceback" not in done.stderr
 
 
+def run_in_shell(command: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command line of sh in which "$@" is the program with these arguments."""
+    words = ["sh", "-c", command, "sh", *PROGRAM, *map(str, arguments)]
+    return subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", timeout=120)
+
+
+CLOSED = "Error: the answer cannot be written to standard output: it is closed\n"
+WRITERS = {
+    "help": ("--help",),
+    "help of a command": ("generate", "--help"),
+    "version": ("--version",),
+    "models": ("models", "list"),
+    "show": ("show",),
+}
+
+
+@needs_posix
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_closed_output_ends_with_1(name: str) -> None:
+    done = run_in_shell('"$@" >&-', *WRITERS[name])
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", CLOSED)
+
+
+@needs_posix
+def test_an_answer_for_a_closed_output_ends_with_1(folder: Path) -> None:
+    done = run_in_shell('"$@" >&-', "generate", "-q", "-m", scripted_onnx(folder), QUESTION)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", CLOSED)
+
+
+@needs_posix
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+@pytest.mark.parametrize("arguments", [("models", "list"), ("--help",), ("generate", "--help")])
+def test_a_full_disk_ends_with_1(arguments: tuple[str, ...]) -> None:
+    done = run_in_shell('"$@" >/dev/full', *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "Error: the answer cannot be written to standard output: No space left on device\n"
+
+
+@needs_posix
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_reader_that_has_gone_before_anything_was_written(name: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with start(*WRITERS[name], stdout=writer, stderr=subprocess.PIPE) as process:
+        os.close(writer)
+        assert process.stderr is not None
+        assert (process.stderr.read(), process.wait(30)) == (b"", 141)
+
+
+@needs_posix
+def test_a_closed_error_stream_changes_nothing_else(folder: Path) -> None:
+    done = run_in_shell('"$@" 2>&-', "generate", "-m", scripted_onnx(folder), QUESTION)
+    assert (done.returncode, done.stdout, done.stderr) == (0, SENTENCE + "\n", "")
+
+
+@needs_posix
+@pytest.mark.parametrize("stream", ["2>&-", "2>/dev/full", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(("arguments", "code"), [(("generate", "-m", "absent.gguf", "x"), 3), (("nope",), 2)])
+def test_an_error_that_nobody_can_read_keeps_its_code(stream: str, arguments: tuple[str, ...], code: int) -> None:
+    if "full" in stream and not os.path.exists("/dev/full"):
+        pytest.skip("this system has no full device")
+    done = run_in_shell(f'"$@" {stream}', *arguments)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+@needs_posix
+def test_a_closed_input_is_an_empty_one(folder: Path) -> None:
+    file = scripted_onnx(folder)
+    done = run_in_shell('"$@" <&-', "generate", "-q", "-m", file)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Error: the prompt is empty" in done.stderr
+    assert run_in_shell('"$@" <&-', "generate", "-q", "-m", file, QUESTION).stdout == SENTENCE + "\n"
+    done = run_in_shell('"$@" <&-', "chat", "-q", "-m", file)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 @needs_posix
 @needs_llama
 def test_an_interruption_ends_with_130(folder: Path) -> None:

@@ -19,7 +19,8 @@ import pytest
 import genai
 from fakes.model_files import ModelFiles, require_engine
 from fakes.scripted import composed
-from genai.feed import TokenFeed
+from genai.composition import SinglePipeline
+from genai.endpoints import Endpoints
 from genai.model_folder import declare_state, wire_decoder
 from genai.sequence import SequenceCore
 from models import recipes
@@ -128,14 +129,14 @@ class Decoder:
             declare_state(self.stage, wiring, None)
         self.pipeline = builder.build()
         target = self.runtime.create_cpu_target()
-        self.feed = TokenFeed(
-            self.runtime, self.pipeline, (self.stage, token_input), (self.stage, logits_output), target
-        )
+        endpoints = Endpoints(self.pipeline, self.stage, token_input, self.stage, logits_output)
+        self.composition = SinglePipeline(self.runtime, endpoints, self.stage, target)
+        self.feed = self.composition.feed
         self.feed.prepare()
 
     def core(self) -> SequenceCore:
         """A sequence over this decoder that no EOS ends."""
-        return SequenceCore(self.pipeline, self.stage, self.feed, genai.Tokenizer.from_file(self.path), ())
+        return SequenceCore(self.composition, genai.Tokenizer.from_file(self.path), ())
 
     def at_once(self, ids: list[int]) -> Row:
         self.pipeline.reset()

@@ -28,6 +28,9 @@ _TOKENS = "tokenizer.ggml.tokens"  # an engine may end the process over the same
 _EXPECTED: dict[str, tuple[bool, frozenset[int]]] = {
     "general.architecture": (False, frozenset({STRING})),
     "general.alignment": (False, frozenset({4})),
+    "general.type": (False, frozenset({STRING})),
+    "adapter.type": (False, frozenset({STRING})),
+    "adapter.lora.alpha": (False, frozenset({6})),
     "split.no": (False, frozenset({2})),
     "split.count": (False, frozenset({2})),
     "tokenizer.ggml.model": (False, frozenset({STRING})),

@@ -50,6 +50,11 @@ class Engine:
         self._problem = ""
         _engines.append(self)
 
+    @property
+    def is_barred(self) -> bool:
+        """Whether the library must not be called any more."""
+        return _exit.has_begun or bool(self._problem)
+
     def check(self) -> None:
         """Refuse a first use that comes too late: after the exit handlers, or in the wrong process."""
         if _exit.has_begun:

@@ -63,6 +63,9 @@ class LlamaOptions:
     """Layers to offload; -1 = all that fit where the target is a GPU, none on CPU."""
     adapters: tuple[tuple[str, float], ...] = ()
     embeddings: bool = False
+    """Compute embeddings of texts instead of logits."""
+    pooling: str | None = None
+    """How the embeddings of tokens become that of a text: "mean", "cls", "last", "none"; None = as the file says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,26 @@ class Speculation(Protocol):
         """Draft at most `maximum` tokens to follow the sequence and `pending`, which is not consumed yet."""
 
 
+class SavedState(Protocol):
+    """The state of a stage as a file: the part of it that the engine writes and reads."""
+
+    @property
+    def layout(self) -> dict[str, object]:
+        """What a state must have in common with the stage that takes it over, as JSON values."""
+
+    def write(self, path: str) -> object:
+        """Write the present state into the file `path`, and nothing else; return what `read` is to be told, as JSON.
+
+        0x80070032 for a state that cannot be saved.
+        """
+
+    def read(self, path: str, position: int, told: object) -> None:
+        """Take over a state of `position` positions from the start of a file that is known to be whole.
+
+        A failure leaves position 0.
+        """
+
+
 class StageExecutor(Protocol):
     """One built stage.
 
@@ -151,6 +174,10 @@ class StageExecutor(Protocol):
     @property
     def speculation(self) -> Speculation | None:
         """None for a stage without state of its own, or one whose inputs are no token ids."""
+
+    @property
+    def saved_state(self) -> SavedState | None:
+        """None for a stage without state of its own."""
 
     def bind_input(self, index: int, storage: Storage | None) -> None:
         """Bind (None: unbind) an input until the next bind. Contents are read at `run`.

@@ -69,7 +69,7 @@ def decoder() -> ScriptedDecoder:
 def model(tmp_path: Path, decoder: ScriptedDecoder) -> Iterator[LanguageModel]:
     with Tokenizer.from_file(byte_vocabulary(tmp_path)) as tokenizer:
         stage: Any = decoder
-        core = SequenceCore(stage, stage, stage, tokenizer, (264, 262))
+        core = SequenceCore(stage, tokenizer, (264, 262))
         with LanguageModel("bytes", "fake", "nowhere", core, ()) as model:
             yield model
 
@@ -128,7 +128,7 @@ def test_streams_and_chats_take_forms(model: LanguageModel, decoder: ScriptedDec
 def test_open_reasoning_comes_before_the_answer(tmp_path: Path, decoder: ScriptedDecoder) -> None:
     with Tokenizer.from_file(byte_vocabulary(tmp_path), chat_template=THINKING) as tokenizer:
         stage: Any = decoder
-        core = SequenceCore(stage, stage, stage, tokenizer, (264, 262))
+        core = SequenceCore(stage, tokenizer, (264, 262))
         with LanguageModel("bytes", "fake", "nowhere", core, ()) as model:
             prompt = len(tokenizer.encode_conversation([("user", "x")]))
             decoder.logits = writing(prompt, "Well, yes.</think>\nyes")

@@ -11,7 +11,6 @@ import pytest
 from fakes.rig import failing
 from fakes.scripted import CHAT_TEMPLATE, EOS, EOT, B, C, Composed, D, composed, saying, successor
 from genai import LanguageModel, TextGenerationFinishReason
-from genai.feed import TokenFeed
 from genai.sequence import SequenceCore
 from winml_lite import WinMLError
 
@@ -27,8 +26,7 @@ def stage(tmp_path: Path) -> Iterator[Composed]:
 
 @pytest.fixture
 def model(stage: Composed) -> LanguageModel:
-    feed = TokenFeed(stage.runtime, stage.pipeline, (stage.stage, 0), (stage.stage, 0), stage.target)
-    core = SequenceCore(stage.pipeline, stage.stage, feed, stage.tokenizer, (EOS, EOT))
+    core = SequenceCore(stage.composition(), stage.tokenizer, (EOS, EOT))
     return LanguageModel("tiny", "llama.cpp", "tiny.gguf", core, ())
 
 

@@ -65,6 +65,7 @@ def test_the_graph_has_the_usual_inputs_and_outputs(source: Path, tmp_path: Path
     assert [value.name for value in graph.output] == [
         "logits",
         *(n.replace("past_key_values", "present") for n in names),
+        "token_logits",
     ]
 
 
@@ -73,6 +74,17 @@ def test_rows_of_logits(source: Path, tmp_path: Path, all_logits: bool, rows: in
     model = onnx.load(convert_gguf(source, tmp_path / "out", all_logits=all_logits).model_path)
     dimension = model.graph.output[0].type.tensor_type.shape.dim[1]
     assert (dimension.dim_param or dimension.dim_value) == rows
+
+
+def test_the_rows_of_short_inputs_are_an_output_of_their_own(source: Path, tmp_path: Path) -> None:
+    outputs = onnx.load(convert_gguf(source, tmp_path / "out").model_path).graph.output
+    assert outputs[-1].name == "token_logits"
+    assert outputs[-1].type.tensor_type.shape.dim[1].dim_param == "tokens_up_to_17"
+
+
+def test_with_all_rows_there_is_one_output_of_logits(source: Path, tmp_path: Path) -> None:
+    outputs = onnx.load(convert_gguf(source, tmp_path / "out", all_logits=True).model_path).graph.output
+    assert [value.name for value in outputs if "logits" in value.name] == ["logits"]
 
 
 @pytest.mark.parametrize(("operators", "opset"), [("plain", 18), ("std", 23), ("gqa", 21)])

@@ -253,7 +253,7 @@ def test_remove_of_what_is_not_there() -> None:
 
 
 def test_the_folder_of_a_conversion(home: Path) -> None:
-    assert download.converted_folder(entry()) == home / "converted" / "v1" / f"tiny-{DIGEST[:8]}-gqa-q8"
+    assert download.converted_folder(entry()) == home / "converted" / "v2" / f"tiny-{DIGEST[:8]}-gqa-q8"
     assert download.converted_folder(entry(), "std-f16").name == f"tiny-{DIGEST[:8]}-std-f16"
 
 

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper
 from fakes.backend import FakeBackend, Script
 from fakes.rig import failing
 from fakes.scripted import A, B, C, Composed, composed
+from genai.endpoints import Endpoints
 from genai.feed import CHUNK, TokenFeed
 from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, WinMLError
 from winml_lite.native.backend import replaced_backend
@@ -72,7 +73,7 @@ def feed_of(runtime: Runtime, path: Path) -> tuple[TokenFeed, Stage, Pipeline]:
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(path))
     pipeline = builder.build()
-    feed = TokenFeed(runtime, pipeline, (stage, 0), (stage, 0), runtime.create_cpu_target())
+    feed = TokenFeed(runtime, Endpoints(pipeline, stage, 0, stage, 0), runtime.create_cpu_target())
     return feed, stage, pipeline
 
 
@@ -164,7 +165,7 @@ def test_a_chunk_is_128_tokens_and_one_where_the_shape_is_fixed(runtime: Runtime
     stage = builder.add_model_stage(runtime.load_model(tmp_path / "telling.onnx"))
     stage.symbolic_dimensions["s"] = 1
     pipeline = builder.build()
-    feed = TokenFeed(runtime, pipeline, (stage, 0), (stage, 0), runtime.create_cpu_target())
+    feed = TokenFeed(runtime, Endpoints(pipeline, stage, 0, stage, 0), runtime.create_cpu_target())
     assert feed.chunk == 1
     assert feed.vocabulary_size == 3
 
@@ -175,7 +176,7 @@ def test_tensors_are_made_on_the_given_target(runtime: Runtime, fake: Script, tm
     pipeline = builder.build()
     pinned = runtime.create_ort_execution_target("CPUExecutionProvider", 1)
     with pytest.raises(NotSupportedError, match="make tensors on create_cpu_target"):
-        TokenFeed(runtime, pipeline, (stage, 0), (stage, 0), pinned)
+        TokenFeed(runtime, Endpoints(pipeline, stage, 0, stage, 0), pinned)
 
 
 def test_a_failing_run_is_passed_on_and_can_be_repeated(tmp_path: Path) -> None:
@@ -205,6 +206,6 @@ def test_closing_gives_the_pipeline_up(tmp_path: Path) -> None:
 
 
 def _feed(stage: Composed) -> TokenFeed:
-    feed = TokenFeed(stage.runtime, stage.pipeline, (stage.stage, 0), (stage.stage, 0), stage.target)
+    feed = TokenFeed(stage.runtime, Endpoints(stage.pipeline, stage.stage, 0, stage.stage, 0), stage.target)
     feed.prepare()
     return feed

@@ -42,7 +42,7 @@ class Part:
 def model_of(decoder: ScriptedDecoder, adds_bos: bool = False, keep: tuple[Part, ...] = ()) -> LanguageModel:
     parts: Any = decoder
     tokenizer: Any = ScriptedTokenizer(adds_bos)
-    core = SequenceCore(parts, parts, parts, tokenizer, (EOS,))
+    core = SequenceCore(parts, tokenizer, (EOS,))
     return LanguageModel("tiny", "ONNX Runtime", "/models/tiny.onnx", core, keep)
 
 

@@ -19,7 +19,7 @@ State = TextGenerationSessionState
 
 
 def core_of(decoder: Any) -> SequenceCore:
-    return SequenceCore(decoder, decoder, decoder, ScriptedTokenizer(), ())  # type: ignore[arg-type]
+    return SequenceCore(decoder, ScriptedTokenizer(), ())  # type: ignore[arg-type]
 
 
 def begin(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 
+from genai.language_model import OptionFields
 from genai.options import TextGenerationOptions
 
 
@@ -16,9 +18,9 @@ def test_g2_defaults_are_greedy_and_256_tokens_in_positional_order() -> None:
     assert TextGenerationOptions() == TextGenerationOptions(256, (), 0.0, 0, 1.0, 0.0, 1.0, 0, 0.0, 0.0, 0)
 
 
-def test_official_fields_come_first_and_the_extension_is_keyword_only() -> None:
+def test_official_fields_come_first_and_the_extensions_are_keyword_only() -> None:
     names = [field.name for field in dataclasses.fields(TextGenerationOptions)]
-    assert names == [
+    assert names[:11] == [
         "max_new_tokens",
         "stop_token_ids",
         "temperature",
@@ -30,9 +32,36 @@ def test_official_fields_come_first_and_the_extension_is_keyword_only() -> None:
         "presence_penalty",
         "frequency_penalty",
         "seed",
-        "stop",
     ]
-    assert [field.name for field in dataclasses.fields(TextGenerationOptions) if field.kw_only] == ["stop"]
+    assert [field.name for field in dataclasses.fields(TextGenerationOptions) if field.kw_only] == names[11:]
+
+
+def test_every_extension_is_off_by_default() -> None:
+    extensions = [field for field in dataclasses.fields(TextGenerationOptions) if field.kw_only]
+    assert {field.name: field.default for field in extensions} == {
+        "stop": (),
+        "min_new_tokens": 0,
+        "logit_bias": None,
+        "ignore_eos": False,
+        "no_repeat_ngram_size": 0,
+        "typical_p": 1.0,
+        "top_n_sigma": 0.0,
+        "xtc_probability": 0.0,
+        "xtc_threshold": 0.1,
+        "dry_multiplier": 0.0,
+        "dry_base": 1.75,
+        "dry_allowed_length": 2,
+        "dry_sequence_breakers": ("\n", ":", '"', "*"),
+        "logits_processors": (),
+        "top_logprobs": None,
+        "include_stop": False,
+        "stopping": None,
+    }
+
+
+def test_the_short_road_knows_every_option() -> None:
+    names = [field.name for field in dataclasses.fields(TextGenerationOptions)]
+    assert list(OptionFields.__annotations__) == names
 
 
 @pytest.mark.parametrize(
@@ -80,6 +109,31 @@ def test_g4_top_p_takes_the_integer_one() -> None:
         ("repetition_penalty_window", -1),
         ("seed", -1),
         ("seed", 2**64),
+        ("min_new_tokens", -1),
+        ("min_new_tokens", 257),
+        ("no_repeat_ngram_size", -1),
+        ("typical_p", 0),
+        ("typical_p", 1.5),
+        ("top_n_sigma", -1),
+        ("top_n_sigma", math.inf),
+        ("xtc_probability", 1.1),
+        ("xtc_probability", -0.1),
+        ("xtc_threshold", 2),
+        ("dry_multiplier", -0.5),
+        ("dry_base", 0.9),
+        ("dry_allowed_length", 0),
+        ("dry_sequence_breakers", ["a", ""]),
+        ("dry_sequence_breakers", -1),
+        ("top_logprobs", -1),
+        ("logit_bias", {-1: 1.0}),
+        ("logit_bias", {2**32: 1.0}),
+        ("logit_bias", {"x": 1.0}),
+        ("logit_bias", {"1.0": 1.0}),
+        ("logit_bias", {"-1": 1.0}),
+        ("logit_bias", {1: math.nan}),
+        ("logit_bias", {1: math.inf}),
+        ("logit_bias", {1: 10**400}),
+        ("logit_bias", {1: 1.0, "1": 2.0}),
     ],
 )
 def test_g5_values_out_of_range(name: str, value: float) -> None:
@@ -171,3 +225,74 @@ def test_s_smp_02_negative_top_k_is_refused() -> None:
 def test_s_smp_06_a_penalty_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="repetition_penalty must be above 0, not 0"):
         TextGenerationOptions(repetition_penalty=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ignore_eos", 1),
+        ("include_stop", None),
+        ("min_new_tokens", 1.0),
+        ("top_logprobs", True),
+        ("top_logprobs", 1.5),
+        ("typical_p", "0.5"),
+        ("dry_sequence_breakers", None),
+        ("dry_sequence_breakers", [1.5]),
+        ("logit_bias", [(1, 2.0)]),
+        ("logit_bias", {1.0: 2.0}),
+        ("logit_bias", {True: 2.0}),
+        ("logit_bias", {1: "2"}),
+        ("logit_bias", {1: True}),
+        ("logit_bias", {1: None}),
+        ("logits_processors", [1]),
+        ("logits_processors", 5),
+        ("logits_processors", None),
+        ("stopping", "yes"),
+    ],
+)
+def test_extensions_refuse_other_types(name: str, value: object) -> None:
+    with pytest.raises(TypeError, match=name):
+        TextGenerationOptions(**{name: value})  # type: ignore[arg-type]
+
+
+def test_a_minimum_may_equal_the_maximum() -> None:
+    assert TextGenerationOptions(3, min_new_tokens=3).min_new_tokens == 3
+
+
+def test_s_smp_04_a_bias_takes_ids_and_their_digits() -> None:
+    options = TextGenerationOptions(logit_bias={"7": 1, 3: -math.inf, np.int64(5): np.float32(0.5)})  # type: ignore[dict-item]
+    assert options.logit_bias == {3: -math.inf, 5: 0.5, 7: 1.0}
+    assert list(options.logit_bias) == [3, 5, 7]
+
+
+def test_no_bias_is_none() -> None:
+    assert TextGenerationOptions(logit_bias={}) == TextGenerationOptions()
+
+
+def test_options_with_extensions_can_be_compared_replaced_hashed_and_pickled() -> None:
+    options = TextGenerationOptions(logit_bias={3: 1, 1: -2}, logits_processors=[abs], stopping=max)  # type: ignore[list-item]
+    same = TextGenerationOptions(logit_bias={"1": -2, "3": 1}, logits_processors=abs, stopping=max)  # type: ignore[arg-type]
+    assert options == same
+    assert hash(options) == hash(same)
+    assert dataclasses.replace(options) == options
+    assert pickle.loads(pickle.dumps(options)) == options
+    assert options != dataclasses.replace(options, logit_bias={3: 1})
+
+
+def test_a_bias_is_not_the_mapping_that_was_given() -> None:
+    given = {3: 1.0}
+    options = TextGenerationOptions(logit_bias=given)
+    given[4] = 2.0
+    assert options.logit_bias == {3: 1.0}
+
+
+def test_one_breaker_and_one_processor_need_no_list() -> None:
+    options = TextGenerationOptions(dry_sequence_breakers="ab", logits_processors=print)
+    assert (options.dry_sequence_breakers, options.logits_processors) == (("ab",), (print,))
+    assert TextGenerationOptions(dry_sequence_breakers=13).dry_sequence_breakers == (13,)
+    assert TextGenerationOptions(dry_sequence_breakers=[13, "\n"]).dry_sequence_breakers == (13, "\n")
+
+
+def test_s_smp_06_no_window_is_negative() -> None:
+    with pytest.raises(ValueError, match="repetition_penalty_window"):
+        TextGenerationOptions(repetition_penalty_window=-1)

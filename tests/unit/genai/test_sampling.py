@@ -11,7 +11,8 @@ import pytest
 from fakes.reference_sampler import draw, penalised
 from genai import candidates
 from genai.options import TextGenerationOptions
-from genai.sampling import SplitMix64, TokenSelector
+from genai.random_numbers import SplitMix64
+from genai.sampling import TokenSelector
 from winml_lite import WinMLError
 
 Row = npt.NDArray[np.float32]
@@ -29,6 +30,16 @@ CHAINS: list[dict[str, float]] = [
     {"temperature": 1.0},
     {"temperature": 4.0},
     {"temperature": 1e-4, "top_p": 0.5},
+    {"temperature": 0.8, "typical_p": 0.9},
+    {"temperature": 1.5, "typical_p": 0.2, "top_p": 0.9},
+    {"temperature": 0.8, "typical_p": 0.7, "top_k": 40, "min_p": 0.05},
+    {"temperature": 0.8, "top_n_sigma": 1.0},
+    {"temperature": 1.0, "top_n_sigma": 3.0, "top_k": 60, "top_p": 0.9},
+    {"temperature": 1.0, "top_n_sigma": 2.0, "typical_p": 0.8},
+    {"temperature": 1.0, "xtc_probability": 1.0, "xtc_threshold": 0.01},
+    {"temperature": 1.0, "xtc_probability": 0.5, "xtc_threshold": 0.0001},
+    {"temperature": 0.7, "xtc_probability": 0.5, "top_k": 40, "top_p": 0.95},
+    {"temperature": 0.7, "xtc_probability": 1.0, "top_p": 0.95, "min_p": 0.02, "typical_p": 0.9},
     {},
 ]
 
@@ -93,6 +104,16 @@ LAST = 1 - 2.0**-53
 """The largest random number: it draws the last token that the filters keep, and so shows where they cut."""
 
 
+class Fixed(SplitMix64):
+    """Always the same number, and XTC whenever it is on."""
+
+    def __init__(self, u: float) -> None:
+        self._u = u
+
+    def random_pair(self) -> tuple[float, float]:
+        return self._u, 0.0
+
+
 def disagreements(size: int, chain: dict[str, float], rows: list[Row]) -> list[tuple[int, int, int]]:
     """Draw once from each row; return index, our token and the reference's where they differ."""
     options = TextGenerationOptions(seed=17, **chain)  # type: ignore[arg-type]
@@ -100,7 +121,8 @@ def disagreements(size: int, chain: dict[str, float], rows: list[Row]) -> list[t
     numbers = SplitMix64(17)
     found = []
     for index, row in enumerate(rows):
-        expected = draw(penalised(row, options, (), ()), options, numbers.random())
+        u, chance = numbers.random_pair()
+        expected = draw(penalised(row, options, (), ()), options, u, chance < options.xtc_probability)
         actual = selector.select(row)
         if actual != expected:
             found.append((index, actual, expected))
@@ -123,8 +145,8 @@ def test_the_filters_cut_where_the_reference_cuts(u: float, shape: Any, chain: d
     options = TextGenerationOptions(**chain)  # type: ignore[arg-type]
     row = shape(2049, 2, np.random.default_rng(8))
     selector = TokenSelector(options, 2049)
-    selector._random = lambda: u
-    assert selector.select(row) == draw(penalised(row, options, (), ()), options, u)
+    selector._random, selector._generator = (lambda: u), Fixed(u)
+    assert selector.select(row) == draw(penalised(row, options, (), ()), options, u, 0 < options.xtc_probability)
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
@@ -192,7 +214,8 @@ def test_the_row_is_left_unchanged(chain: dict[str, float], penalty: float) -> N
 def test_float64_rows_are_used_as_they_are(chain: dict[str, float]) -> None:
     row = np.random.default_rng(5).standard_normal(3000)
     options = TextGenerationOptions(seed=6, **chain)  # type: ignore[arg-type]
-    assert TokenSelector(options, 3000).select(row) == draw(row, options, SplitMix64(6).random())
+    u, chance = SplitMix64(6).random_pair()
+    assert TokenSelector(options, 3000).select(row) == draw(row, options, u, chance < options.xtc_probability)
 
 
 def test_strided_rows_are_accepted() -> None:
@@ -240,7 +263,7 @@ def test_a_fresh_seed_is_never_zero_and_differs() -> None:
 
 def test_greedy_without_penalties_makes_no_buffers() -> None:
     selector = TokenSelector(TextGenerationOptions(top_k=40, top_p=0.9), 262_144)
-    assert (selector._candidates, selector._penalties) == (None, None)
+    assert (selector._candidates, selector._work) == (None, None)
 
 
 def test_the_first_row_says_the_size_of_the_vocabulary_where_it_is_not_known() -> None:

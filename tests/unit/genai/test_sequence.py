@@ -19,7 +19,7 @@ E_NOT_VALID_STATE = 0x8007139F
 
 
 def core_of(decoder: Any) -> SequenceCore:
-    return SequenceCore(decoder, decoder, decoder, ScriptedTokenizer(), ())  # type: ignore[arg-type]
+    return SequenceCore(decoder, ScriptedTokenizer(), ())  # type: ignore[arg-type]
 
 
 def start(core: SequenceCore, prompt: list[int], count: int = 2) -> GenerationLoop:

@@ -53,7 +53,7 @@ def test_r128_r130_refused_placement(placement: Placement, layers: int, has_gpu:
         (StageOptions(state_pairs=((1, 1),)), NOT_SUPPORTED),
         (StageOptions(caller_owns_state=True), NOT_SUPPORTED),
         (StageOptions(ort=OrtOptions()), NOT_SUPPORTED),
-        (StageOptions(llama=LlamaOptions(embeddings=True)), NOT_SUPPORTED),
+        (StageOptions(llama=LlamaOptions(embeddings=True), draft_token_limit=3), NOT_SUPPORTED),
         (StageOptions(llama=LlamaOptions(key_type="q3")), E_INVALIDARG),
         (StageOptions(llama=LlamaOptions(value_type="")), E_INVALIDARG),
         (StageOptions(draft_predictor_enabled=True), E_INVALIDARG),

@@ -16,6 +16,7 @@ from ..hardware import Device
 from .api import installed_version
 from .context import ContextSettings
 from .devices import ENGINE_NAME, named_gpus
+from .embedding import EmbeddingExecutor, EmbeddingSettings
 from .executor import LlamaExecutor
 from .library import ENGINE, library
 from .memory import bytes_per_position
@@ -96,7 +97,7 @@ def check_options(options: StageOptions) -> None:
         "state tensor pairs, because llama.cpp keeps the state itself": bool(options.state_pairs),
         "state tensors of the caller, because llama.cpp keeps the state itself": options.caller_owns_state,
         "ONNX Runtime options": options.ort is not None,
-        "embeddings": settings.embeddings,
+        "drafts beside embeddings": settings.embeddings and bool(options.draft_token_limit),
     }
     for what, is_set in unsupported.items():
         if is_set:
@@ -130,13 +131,13 @@ def resolve(placement: Placement, gpu_layers: int, has_gpu: bool) -> Resolved:
     return Resolved(ExecutionTargetKind.CPU, 0)
 
 
-def _build(artifact: GgufArtifact, resolved: Resolved, options: StageOptions, settings: LlamaOptions) -> LlamaExecutor:
+def _build(artifact: GgufArtifact, resolved: Resolved, options: StageOptions, settings: LlamaOptions) -> StageExecutor:
     stop = Event()
 
-    def make() -> LlamaExecutor:
+    def make() -> StageExecutor:
         predicts = options.draft_predictor_enabled and has_predictor(artifact)
         model = load_model(artifact, resolved.gpu_layers, resolved.gpus, stop, predicts)
-        return _make(model, resolved, options, settings)
+        return (_make_embedding if settings.embeddings else _make)(model, resolved, options, settings)
 
     return apart(make, stop.set)
 
@@ -145,7 +146,7 @@ def _make(model: LlamaModel, resolved: Resolved, options: StageOptions, settings
     api = model.library.api
     if api.llama_model_has_encoder(model.pointer) or not api.llama_model_has_decoder(model.pointer):
         raise WinMLError(NOT_SUPPORTED, _BUILD, f"{model.path} is an encoder model; stages run decoders only")
-    threads = settings.thread_count or min(usable_cpu_count(), THREADS_MAX)
+    threads = _threads(settings)
     key_bits, value_bits = _CACHE_BITS[settings.key_type], _CACHE_BITS[settings.value_type]
     context = ContextSettings(
         batch_size=settings.batch_size or _DEFAULT_BATCH,
@@ -162,3 +163,26 @@ def _make(model: LlamaModel, resolved: Resolved, options: StageOptions, settings
     capacity = min(options.capacity_hint or min(declared, _DEFAULT_CAPACITY), _MAX_CAPACITY)
     sequence = LlamaSequence(model, capacity, context)
     return LlamaExecutor(sequence, model.vocabulary_size, resolved.kind, options.draft_token_limit)
+
+
+def _make_embedding(
+    model: LlamaModel, resolved: Resolved, options: StageOptions, settings: LlamaOptions
+) -> EmbeddingExecutor:
+    api = model.library.api
+    if api.llama_model_has_encoder(model.pointer):
+        raise WinMLError(NOT_SUPPORTED, _BUILD, f"{model.path} is an encoder and a decoder: its embeddings are not run")
+    trained = api.llama_model_n_ctx_train(model.pointer)  # beyond it a table of positions may end
+    made = EmbeddingSettings(
+        limit=min(options.capacity_hint or min(trained, _DEFAULT_CAPACITY), trained),
+        pooling=settings.pooling,
+        threads=settings.batch_thread_count or _threads(settings),
+        key_type=getattr(api, _CACHE_TYPES[settings.key_type]),
+        value_type=getattr(api, _CACHE_TYPES[settings.value_type]),
+        offload=resolved.gpu_layers != 0,
+        adapters=tuple((model.adapter(path), scale) for path, scale in settings.adapters),
+    )
+    return EmbeddingExecutor(model, made, resolved.kind)
+
+
+def _threads(settings: LlamaOptions) -> int:
+    return settings.thread_count or min(usable_cpu_count(), THREADS_MAX)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import E_FAIL, E_UNEXPECTED, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
+from ...errors import E_FAIL, E_UNEXPECTED, LLAMA_DECODE_STATUS, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
 from ...handles import Resource
 from ...storage import Bytes
 from ..activity import SOME_THREAD, Activity, free_last
@@ -83,6 +84,7 @@ class Context:
     __slots__ = (
         "_activity",
         "_decode",
+        "_floor",
         "_last_width",
         "_memory",
         "_model",
@@ -127,7 +129,9 @@ class Context:
         """States that are kept: fewer than asked for, none, where the architecture has none."""
         self._last_width = 0
         """Tokens of the last `decode`, if recurrent layers keep the states between them."""
-        self._set_adapters(settings.adapters)
+        self._floor = 0
+        """The sequence cannot be cut below: a state that was read lacks what its sliding window had left behind."""
+        model.adapt(pointer, settings.adapters)
 
     def _params(self, api: LlamaApi, capacity: int, settings: ContextSettings, abort: AbortFlag) -> Any:
         params = api.llama_context_default_params()
@@ -150,19 +154,6 @@ class Context:
         params.swa_full = True  # the whole of a sliding window is kept, so that any rewind is possible
         abort.install(api, params)
         return params
-
-    def _set_adapters(self, adapters: tuple[tuple[int, float], ...]) -> None:
-        if not adapters:
-            return
-        count = len(adapters)
-        pointers = (ctypes.c_void_p * count)(*(pointer for pointer, _ in adapters))
-        scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
-        function = self._model.library.api.llama_set_adapters_lora
-        types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-        with self._activity:
-            status = retyped(function, ctypes.c_int32, *types)(self._pointer, pointers, count, scales)
-        if status:
-            raise WinMLError(E_FAIL, _BUILD, f"{self._model.path}: the adapters were refused (status {status})")
 
     def decode(self, batch: Any) -> int:
         """Run `llama_decode` on a `llama_batch` and return its status."""
@@ -221,7 +212,9 @@ class Context:
 
     def truncate(self, position: int) -> bool:
         """Forget everything from `position` on; False when this kind of memory cannot (nothing changes then)."""
-        if self.snapshots and not self._has_state(position):
+        if (self.snapshots and not self._has_state(position)) or (
+            self._floor and position < min(self._floor, self.end)
+        ):
             return False
         with self._activity:
             done = bool(self._model.library.api.llama_memory_seq_rm(self._memory, 0, position, -1))
@@ -247,4 +240,36 @@ class Context:
         """Forget the whole sequence."""
         with self._activity:
             self._model.library.api.llama_memory_clear(self._memory, False)
-        self._last_width = 0
+        self._last_width = self._floor = 0
+
+    def write_state(self, path: str) -> str | None:
+        """Write the memory of the sequence to a file; return what went wrong."""
+        api = self._model.library.api
+        with log.captured_errors() as errors, self._activity:
+            size = api.llama_state_seq_save_file(self._pointer, os.fsencode(path), 0, None, 0)
+        if size and size == os.path.getsize(path):
+            return None
+        return errors[0] if errors else "the engine wrote less than the state"
+
+    def read_state(self, path: str) -> str | None:
+        """Replace the memory of the sequence by that from the start of a file; return what went wrong."""
+        api = self._model.library.api
+        self.forget()
+        tokens, count = (ctypes.c_int32 * 1)(), ctypes.c_size_t()
+        with log.captured_errors() as errors, self._activity:
+            size = api.llama_state_seq_load_file(self._pointer, os.fsencode(path), 0, tokens, 0, ctypes.byref(count))
+            oldest = api.llama_memory_seq_pos_min(self._memory, 0)
+        if not size:
+            return errors[0] if errors else "the engine gives no reason"
+        self._floor = oldest + max(api.llama_model_n_swa(self._model.pointer) - 1, 0) if oldest > 0 else 0
+        return None
+
+
+def decode_error(status: int, context: str, path: str) -> WinMLError:
+    """Return the error for a status of `llama_decode` that is not 0."""
+    text = {
+        1: "no room for the tokens in the sequence memory",
+        2: "the run was aborted",
+        -1: "the engine refused the batch",
+    }.get(status, f"llama_decode returned {status}")
+    return WinMLError(LLAMA_DECODE_STATUS.get(status, E_FAIL), context, f"{path}: {text}")

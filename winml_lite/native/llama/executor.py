@@ -13,8 +13,9 @@ from ...handles import free_in_child
 from ...storage import Bytes, Storage, check_descriptor, descriptor_text
 from ...values import FREE_DIMENSION, Descriptor, ExecutionTargetKind, TensorDataType
 from ..activity import at_exit
-from ..backend import Sequence, Speculation
+from ..backend import SavedState, Sequence, Speculation
 from ..segments import Segments
+from .saved_state import LlamaSavedState
 from .segments import LlamaSegments, Segment
 from .sequence import Ids, LlamaSequence
 from .speculation import LlamaSpeculation
@@ -78,6 +79,11 @@ class LlamaExecutor:
     def speculation(self) -> Speculation | None:
         """Steps over several positions."""
         return LlamaSpeculation(self, self._sequence, self._draft_limit)
+
+    @property
+    def saved_state(self) -> SavedState | None:
+        """The sequence as a file."""
+        return LlamaSavedState(self, self._sequence)
 
     def keep_row(self) -> None:
         """Give the last fresh output its own memory: something else than a run overwrites the engine's next."""

@@ -22,6 +22,7 @@ from ...handles import free_in_child
 from ...interrupts import strike_again
 from ..activity import Activity, Engine, at_exit
 from ..hardware import Device
+from ..teams import keeps_teams
 from .api import LlamaApi, MediaApi, import_api, import_media_api, installed_version
 from .devices import ggml_devices, load_ggml
 
@@ -31,6 +32,7 @@ logger.addHandler(logging.NullHandler())  # without it, Python prints warnings o
 # enum ggml_log_level; 5 continues the line before
 _LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 _CONTINUE = 5
+_OMP_PAUSE_SOFT = 1
 
 ENGINE: Final = Engine("GGUF models", keeps_threads=True)
 """Its compute threads belong to OpenMP: in a forked child OpenMP would wait for them for good."""
@@ -132,6 +134,7 @@ def library() -> Library:
                 _route_log(api, api.llama_log_set)
                 api.llama_backend_init()
             _loaded.append(Library(api, path, _may_repack(api)))
+            _name_teams(path)
     return _loaded[0]
 
 
@@ -159,6 +162,23 @@ def _may_repack(api: LlamaApi) -> bool:
     (SIGSEGV at `ldtilecfg`), and a library does not tell who compiled it. Plain weights avoid those kernels.
     """
     return b"AMX_INT8 = 1" not in api.llama_print_system_info()
+
+
+def _name_teams(path: str) -> None:
+    """Find OpenMP's function for letting go of a team, among the libraries that llama.cpp was linked with.
+
+    It is absent where llama.cpp computes with threads of its own, or of another OpenMP, which keep no such teams.
+    """
+    pause = getattr(ctypes.CDLL(path), "omp_pause_resource_all", None)
+    if pause is None:
+        return
+    pause.argtypes, pause.restype = [ctypes.c_int], ctypes.c_int
+
+    def release() -> None:
+        if ENGINE.is_used and not ENGINE.is_barred:
+            pause(_OMP_PAUSE_SOFT)
+
+    keeps_teams(release)
 
 
 def _route_log(api: LlamaApi, set_log: Callable[[Any, None], None]) -> None:

@@ -15,10 +15,11 @@ from weakref import WeakValueDictionary
 from ...errors import CANCELLED, E_FAIL, NOT_ENOUGH_MEMORY, NOT_SUPPORTED, WinMLError
 from ...files.artifact import GgufArtifact
 from ...files.gguf import GgufFile, read_gguf
+from ...files.gguf_header import GgufTensor
 from ...files.mapped import Identity, check_unchanged, identify
 from ...handles import Resource, free_in_child
 from ..activity import SOME_THREAD, Activity, apart, free_last
-from . import guard
+from . import guard, guard_adapter
 from .api import retyped
 from .library import ENGINE, Library, library, log
 
@@ -38,6 +39,7 @@ class LlamaModel:
         self.library = found
         self.path = artifact.path
         self.file = artifact.file
+        self._shards = artifact.shards
         self.gate = threading.RLock()  # a log handler may come back to the model
         """Held around native calls on the model or its vocabulary, together with `activity`."""
         self.activity = Activity(ENGINE)
@@ -72,8 +74,9 @@ class LlamaModel:
     def adapter(self, path: str) -> int:
         """Return a LoRA adapter for this model, loading it on first use; it is freed together with the model."""
         path = os.path.abspath(path)
-        with GgufFile(path):  # a missing or damaged file is refused here, with its path
-            key = identify(path)
+        with GgufFile(path) as file:  # a missing or damaged file is refused here, with its path
+            guard_adapter.check_adapter(file, self._tensors())
+            key = file.identity
         self.check()
         with self.gate:
             if key not in self._adapters:
@@ -84,6 +87,27 @@ class LlamaModel:
                     raise WinMLError(E_FAIL, _BUILD, f"the adapter {path} does not fit {self.path}: {text}")
                 self._adapters[key] = pointer
             return self._adapters[key]
+
+    def adapt(self, context: int, adapters: tuple[tuple[int, float], ...]) -> None:
+        """Apply adapters of this model, with their scales, to a new context."""
+        if not adapters:
+            return
+        count = len(adapters)
+        pointers = (ctypes.c_void_p * count)(*(pointer for pointer, _ in adapters))
+        scales = (ctypes.c_float * count)(*(scale for _, scale in adapters))
+        types = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
+        apply = retyped(self.library.api.llama_set_adapters_lora, ctypes.c_int32, *types)
+        status = self.call(apply, context, pointers, count, scales)
+        if status:
+            raise WinMLError(E_FAIL, _BUILD, f"{self.path}: the adapters were refused (status {status})")
+
+    def _tensors(self) -> dict[str, GgufTensor]:
+        """The tensor tables of all files."""
+        tensors = dict(self.file.tensors)
+        for shard in self._shards[1:]:
+            with GgufFile(shard.path) as file:
+                tensors |= file.tensors
+        return tensors
 
     def check(self) -> None:
         """Refuse calls at interpreter exit and in a forked child."""

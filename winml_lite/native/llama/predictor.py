@@ -105,6 +105,11 @@ class PredictingContext(Context):
         super().forget()
         self._noted = self._nothing(0)
 
+    def read_state(self, path: str) -> str | None:
+        problem = super().read_state(path)
+        self._noted = self._nothing(self.end)  # the predictor begins anew behind what was read
+        return problem
+
     # Following the sequence
 
     def _observe(self, tokens: Any, count: int) -> int:

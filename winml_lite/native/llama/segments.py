@@ -91,6 +91,10 @@ class Spans:
         return self._last if struck else None
 
     @property
+    def is_empty(self) -> bool:
+        return not self._spans
+
+    @property
     def surplus(self) -> int:
         """Cells beyond one per position."""
         return sum(span.surplus for span in self._spans)

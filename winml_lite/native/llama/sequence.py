@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ... import errors
-from ...errors import LLAMA_DECODE_STATUS, WinMLError
+from ...errors import WinMLError
 from ..activity import apart
-from .context import MAX_ROWS, AbortFlag, Context, ContextSettings
+from .context import MAX_ROWS, AbortFlag, Context, ContextSettings, decode_error
 from .guard import takes_rows
 from .model import LlamaModel
 from .predictor import PredictingContext
@@ -45,13 +45,13 @@ class LlamaSequence:
         "_quiet",
         "_settings",
         "_single",
-        "_spans",
         "_token",
         "_token_pointer",
         "_vocabulary_size",
         "capacity",
         "context",
         "declared_capacity",
+        "spans",
         "takes_rows",
     )
 
@@ -71,7 +71,7 @@ class LlamaSequence:
         """Whether segments can be fed at all."""
         self._limit = capacity
         """Position that the capacity allows: less than it by what segments take beyond one cell per position."""
-        self._spans = Spans()
+        self.spans = Spans()
         self.context = self._make_context(capacity)
         # In a batch without positions and sequence ids the engine continues sequence 0; without output marks it gives
         # the logits of the last token.
@@ -186,8 +186,8 @@ class LlamaSequence:
         if plan.cell_count > self.room:
             self._refuse_length(plan.cell_count)
         self._pending = plan.position_count
-        self._spans.add(self._position, segment)
-        self._limit = self.capacity - self._spans.surplus
+        self.spans.add(self._position, segment)
+        self._limit = self.capacity - self.spans.surplus
         feed = partial(feed_segment, self._model, self.context, segment, self._position, self._abort)
         status = apart(feed, self._abort.set, may_leave=False)  # changing the attention makes it log
         if status:
@@ -196,12 +196,16 @@ class LlamaSequence:
     @property
     def ends_with_segment(self) -> bool:
         """Whether no token has followed the last segment."""
-        return self._spans.ends_at(self._position + self._pending)
+        return self.spans.ends_at(self._position + self._pending)
 
     def commit(self) -> None:
         """Keep the tokens of the last evaluation: the position moves."""
         self._position += self._pending
         self._pending = 0
+
+    def expect(self, count: int) -> None:
+        """Say that `count` tokens may be in memory beyond the position; then commit or discard them."""
+        self._pending = count
 
     def discard(self) -> Segment | None:
         """Take the tokens of the last evaluation out again; return its segment if it was one."""
@@ -224,7 +228,7 @@ class LlamaSequence:
         if position > self._position:
             text = f"the sequence is at {self._position}, it cannot go forward to {position}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
-        self._spans.check_cut(position)
+        self.spans.check_cut(position)
         before = self._position
         self._mark(position)
         done = self._truncate()
@@ -260,10 +264,10 @@ class LlamaSequence:
 
     def _drop_spans(self) -> Segment | None:
         """Forget where segments beyond the position are; return the last one if it was there."""
-        dropped = self._spans.cut(self._position)
+        dropped = self.spans.cut(self._position)
         if dropped is not None:
             self.context.set_causal(True)  # an interrupt may have left it otherwise
-        self._limit = self.capacity - self._spans.surplus
+        self._limit = self.capacity - self.spans.surplus
         return dropped
 
     def _mark(self, position: int) -> None:
@@ -280,13 +284,7 @@ class LlamaSequence:
 
     def _fail(self, status: int) -> NoReturn:
         self.discard()
-        text = {
-            1: "no room for the tokens in the sequence memory",
-            2: "the run was aborted",
-            -1: "the engine refused the batch",
-        }.get(status, f"llama_decode returned {status}")
-        code = LLAMA_DECODE_STATUS.get(status, errors.E_FAIL)
-        raise WinMLError(code, _RUN, f"{self._model.path}: {text}")
+        raise decode_error(status, _RUN, self._model.path)
 
     def _refuse_id(self, token: int, index: int) -> NoReturn:
         text = f"token id {token} at index {index} is not in 0..{self._vocabulary_size - 1}"

@@ -14,14 +14,15 @@ from ...files.artifact import OnnxArtifact
 from ...storage import Storage
 from ...values import ExecutionTargetKind, TensorDataType
 from ..activity import SOME_THREAD
-from ..backend import Sequence, Speculation, StageOptions
+from ..backend import SavedState, Sequence, Speculation, StageOptions
 from ..segments import Segments
 from . import api
 from .calls import PreparedCall, RunControl
 from .pairs import StatePair, check_pairs
 from .ports import Symbols, check_port, sequence_length
+from .saved_state import OrtSavedState
 from .session import Session
-from .speculation import OrtSpeculation, takes_steps
+from .speculation import OrtSpeculation, RowsOutput, find_rows, takes_steps
 from .state import ManagedState
 from .values import copied, own_value, storage_of, value_of
 
@@ -83,6 +84,11 @@ class OrtExecutor:
         self._published_states: list[int] = []  # state outputs that are read after a run
         self._presents: dict[int, Storage] = {}
         """What they were, from `commit` on. The state may have the same memory: who reads one gets a copy."""
+        self._takes_steps = self._state is not None and takes_steps(session.inputs, self._managed_inputs)
+        self._rows: RowsOutput | None = None
+        """Which output steps read."""
+        if self._state is not None and self._takes_steps:
+            self._rows = find_rows(session.inputs, session.outputs, self._state.outputs)
         self._step = 0
         self._dirty = self._outputs_dirty = True
         self._produced = False
@@ -229,9 +235,13 @@ class OrtExecutor:
     @property
     def speculation(self) -> Speculation | None:
         state = self._state
-        if state is None or not takes_steps(self._session.inputs, self._managed_inputs):
+        if state is None or not self._takes_steps:
             return None
-        return OrtSpeculation(self, state, self._session)
+        return OrtSpeculation(self, state, self._session, self._rows)
+
+    @property
+    def saved_state(self) -> SavedState | None:
+        return None if self._state is None else OrtSavedState(self._state)
 
     def twin(self) -> OrtExecutor:
         """Return the executor with bindings of its own that runs on the state of this one.

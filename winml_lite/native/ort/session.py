@@ -1,24 +1,31 @@
-"""One ONNX Runtime session: make it from an artifact, ask it for its ports."""
+"""ONNX Runtime sessions: make one from an artifact, ask it for its ports.
+
+Stages of one file that are built alike for the CPU share a session, and with it the weights: `Run` may be called by
+many threads at once, and what a stage keeps between runs is its own. Other providers have no such rule for all.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
 from ...errors import E_INVALIDARG, WinMLError
 from ...files.artifact import OnnxArtifact, Port
-from ...files.mapped import check_unchanged
+from ...files.mapped import Identity, check_unchanged, identify
 from ...handles import Resource
 from ...values import FROM_ONNX_TYPE, TensorDataType
 from ..activity import Activity, apart
-from ..backend import StageOptions
+from ..backend import OrtOptions, StageOptions
 from ..cpus import usable_cpu_count
 from ..hardware import Device
 from . import api, devices
 from .environment import ENGINE, allocator, environment, owned, owned_session
 from .external import attach_external_data
+from .placement import CPU_PROVIDER
 from .values import tensor_info
 
 
@@ -38,22 +45,56 @@ class Session:
         object.__setattr__(self, "output_names", tuple(port.name.encode() for port in self.outputs))
 
 
+Key = tuple[tuple[Identity, ...], str, OrtOptions | None, tuple[tuple[str, int], ...], int]
+"""The model file and those of its weights, its format, what was set on the stage, and the default of threads."""
+
+_shared: WeakValueDictionary[Key, Resource] = WeakValueDictionary()
+"""Sessions that are in use."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_shared.clear)  # their threads are missing there
+
+
 def open_session(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Session:
-    """Make a session; this is where the engine checks operators, shapes and weights.
+    """Make a session, or take one that is there; making it the engine checks operators, shapes and weights.
 
     Ctrl-C in the main thread ends it early.
     """
     ENGINE.check()
     if artifact.identity is not None:
         check_unchanged(artifact.identity, "IWinMLPipelineBuilder.Build")
+    key = _key(artifact, options, device)
+    resource = _shared.get(key) if key is not None else None
+    if resource is None:
+        resource = _make(artifact, options, device)
+        if key is not None:
+            _shared[key] = resource
+    overrides = dict(options.dimension_overrides)
+    return Session(resource, Activity(ENGINE), *_ports(resource.pointer, artifact, overrides))
+
+
+def _key(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Key | None:
+    """What two stages must have in common to share a session; None for one that is not to be shared."""
+    is_on_cpu = device is None or device.provider == CPU_PROVIDER
+    if artifact.path is None or artifact.identity is None or artifact.resources or not is_on_cpu:
+        return None
+    if options.ort is not None and options.ort.session_config:  # profiles, optimised files: one of each session
+        return None
+    folder = os.path.dirname(artifact.path)
+    try:
+        weights = [identify(os.path.join(folder, location)) for location in artifact.external_locations]
+    except (OSError, ValueError):  # the making of a session says it better
+        return None
+    files = (artifact.identity, *weights)
+    return files, artifact.format, options.ort, options.dimension_overrides, usable_cpu_count()
+
+
+def _make(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Resource:
     settings = _session_options(artifact, options, device)
     load = _Load(settings)
     try:
-        resource = apart(lambda: _create(artifact, settings.pointer, load), load.stop)
+        return apart(lambda: _create(artifact, settings.pointer, load), load.stop)
     finally:
         load.end()
-    overrides = dict(options.dimension_overrides)
-    return Session(resource, Activity(ENGINE), *_ports(resource.pointer, artifact, overrides))
 
 
 class _Load:

@@ -2,12 +2,16 @@
 
 A step is a run of its own, with the tokens as input 0 and the logits as its only output, by a second executor on the
 same session and state. So the bindings and outputs of the first one stay untouched.
+
+The logits are output 0, or the output whose dimension of tokens is named `tokens_up_to_N`: for inputs of at most N
+tokens it has a row for each.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,23 +37,33 @@ _STEP = "IWinMLStage.StepAllPositions"
 _UNBOUNDED_WIDTH = 0xFFFFFFFF
 _ID_TYPES = (TensorDataType.INT32, TensorDataType.INT64)
 _LOGIT_TYPES = (TensorDataType.FLOAT32, TensorDataType.FLOAT16)
+_LIMITED = re.compile(r"tokens_up_to_(\d{1,9})")
+
+
+class RowsOutput(NamedTuple):
+    """The output that has one row of logits for each token of an input."""
+
+    index: int
+    limit: int
+    """Most tokens of such an input."""
 
 
 class OrtSpeculation:
     """Implements `Speculation`: a view of an executor and its state."""
 
-    __slots__ = ("_executor", "_session", "_state")
+    __slots__ = ("_executor", "_rows", "_session", "_state")
 
-    def __init__(self, executor: OrtExecutor, state: ManagedState, session: Session) -> None:
+    def __init__(self, executor: OrtExecutor, state: ManagedState, session: Session, rows: RowsOutput | None) -> None:
         self._executor = executor
         self._state = state
         self._session = session
+        self._rows = rows
 
     @property
     def capabilities(self) -> SpeculativeCapabilities:
-        state, ports = self._state, self._session
+        state = self._state
         width = state.capacity or _UNBOUNDED_WIDTH
-        rows = width if 0 not in state.outputs and may_give_rows(ports.inputs[0], ports.outputs[0]) else 0
+        rows = min(width, self._rows.limit) if self._rows is not None else 0
         on_cpu = self._executor.target_kind is ExecutionTargetKind.CPU
         bounds = SpeculativeRollbackBound
         return SpeculativeCapabilities(
@@ -61,22 +75,21 @@ class OrtSpeculation:
         )
 
     def step(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        capabilities = self.capabilities
-        if not capabilities.max_logit_rows_per_step:
+        if self._rows is None:
             text = "the model gives the logits of the last token only, so a step cannot tell those of each"
             raise NotSupportedError(NOT_SUPPORTED, _STEP, text)
-        if tokens.size > capabilities.max_proposed_step_width:
-            text = f"a step takes at most {capabilities.max_proposed_step_width} tokens, not {tokens.size}"
-            raise WinMLError(E_INVALIDARG, _STEP, text)
+        limit = min(self._rows.limit, self._state.capacity or _UNBOUNDED_WIDTH)
+        if tokens.size > limit:
+            raise WinMLError(E_INVALIDARG, _STEP, f"a step takes at most {limit} tokens, not {tokens.size}")
         port = self._session.inputs[0]
         ids = tokens.astype(NUMPY_NAMES[port.data_type])
         shape = (ids.size,) if len(port.dimensions) == 1 else (1, ids.size)
         twin = self._executor.twin()
         try:
             twin.bind_input(0, Storage(ids.view(np.uint8), port.data_type, shape))
-            twin.bind_output(0, None, True)
+            twin.bind_output(self._rows.index, None, True)
             twin.run()
-            rows = _rows(twin.output(0), ids.size)
+            rows = _rows(twin.output(self._rows.index), ids.size)
             if self._state.step != ids.size:
                 text = f"{ids.size} tokens moved the state by {self._state.step}; do the other inputs fit the step?"
                 raise WinMLError(E_INVALIDARG, _STEP, text)
@@ -103,6 +116,18 @@ def takes_steps(inputs: Sequence[Port], managed: Collection[int]) -> bool:
         and not isinstance(dimensions[-1], int)
         and (len(dimensions) == 1 or dimensions[0] == 1 or not isinstance(dimensions[0], int))
     )
+
+
+def find_rows(inputs: Sequence[Port], outputs: Sequence[Port], managed: Collection[int]) -> RowsOutput | None:
+    """Return the output that has, as far as the graph tells, a row of logits for each token; None where none has."""
+    for index, port in enumerate(outputs):
+        named = str(port.dimensions[-2]) if len(port.dimensions) == 3 else ""
+        limited = _LIMITED.fullmatch(named)
+        if limited is not None and index not in managed and port.data_type in _LOGIT_TYPES:
+            return RowsOutput(index, int(limited[1]))
+    if 0 not in managed and may_give_rows(inputs[0], outputs[0]):
+        return RowsOutput(0, _UNBOUNDED_WIDTH)
+    return None
 
 
 def may_give_rows(ids: Port, logits: Port) -> bool:

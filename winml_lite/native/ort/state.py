@@ -8,7 +8,7 @@ the start. Not here: pairs that the caller owns (`executor.py`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ...errors import E_BOUNDS, E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
@@ -202,6 +202,29 @@ class ManagedState:
         """A copy of the part in use of a shared pair."""
         held = self._held[0]
         return self._cut(held.values[index], self.pairs[index].axis, held.position + self._step)
+
+    # For a saved state
+
+    @property
+    def extents(self) -> dict[str, int]:
+        """Extents of the free dimensions that the present values were made with, by symbol."""
+        return dict(self._used)
+
+    def present(self) -> Iterator[tuple[StatePair, Value, bool]]:
+        """Each pair with its present value, and whether it is shared."""
+        return zip(self.pairs, self._held[0].values, self._shared, strict=True)
+
+    def replace(self, values: list[Value], position: int, extents: Mapping[str, int]) -> None:
+        """Take over another state: values of the shapes that `start` would make, at a position above 0."""
+        self._row_bytes = [
+            byte_size(pair.data_type, (*value.shape[: pair.axis], *value.shape[pair.axis + 1 :]))
+            if isinstance(value, Storage) and has_whole_bytes(pair.data_type)
+            else 0
+            for pair, value in zip(self.pairs, values, strict=True)
+        ]
+        self._used = dict(extents)
+        self._replace(values, position)
+        self._step = 0
 
     # Inside
 

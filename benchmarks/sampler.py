@@ -48,7 +48,13 @@ def logits(vocabulary_size: int, count: int) -> list[Row]:
 
 def ours(options: dict[str, float], rows: list[Row]) -> Side:
     selector = TokenSelector(TextGenerationOptions(seed=1, **options), rows[0].size)  # type: ignore[arg-type]
-    return lambda index: selector.select(rows[index])
+
+    def select(index: int) -> int:
+        token_id = selector.select(rows[index])
+        selector.accept(token_id)
+        return token_id
+
+    return select
 
 
 def llama(options: dict[str, float], rows: list[Row]) -> Side:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,8 +20,10 @@ from genai.cache import cache_folder
 from . import terminal
 from .conversation import Conversation
 from .failure import as_failure, describe
+from .generation_options import generation_options
 from .line_input import LineReader, editing
-from .options import ModelChoice, generation_options, model_options
+from .options import ModelChoice, model_options
+from .tool_file import Approval, read_tools
 
 _BLOCK = '"""'
 
@@ -28,7 +32,21 @@ _BLOCK = '"""'
 @model_options
 @generation_options(max_new_tokens=512, temperature=0.7, top_k=40, top_p=0.95, min_p=0.05)
 @click.option("--system", help="System message.")
-def command(choice: ModelChoice, options: genai.TextGenerationOptions, system: str | None) -> None:
+@click.option(
+    "--tools",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run this Python file, and let the model call its functions.",
+)
+@click.option("--yes", is_flag=True, help="Allow each call of --tools without asking.")
+@click.option("--thinking/--no-thinking", default=None, help="The switch of models that reason.  [default: theirs]")
+def command(
+    choice: ModelChoice,
+    options: genai.TextGenerationOptions,
+    system: str | None,
+    tools: Path | None,
+    yes: bool,
+    thinking: bool | None,
+) -> None:
     """Talk with a model.
 
     \b
@@ -39,15 +57,28 @@ def command(choice: ModelChoice, options: genai.TextGenerationOptions, system: s
 
     Answers vary; --temperature 0 always takes the likeliest token.
 
+    --tools FILE.py runs that file, your own code, and offers the model the functions it defines, all but those that
+    begin with an underscore: annotations and docstrings tell it how to call them. You are asked before each call; from
+    a pipe calls are refused unless --yes allows them. Reasoning and calls go to standard error.
+
     From a pipe each line is a turn, also one that begins with /; blank lines are left out. Each answer goes to standard
     output. A turn that fails does not end the chat, but the exit code is that of the first failure.
     """
+    fields: dict[str, Any] = {} if thinking is None else {"enable_thinking": thinking}
+    if tools is not None:
+        fields["tools"] = read_tools(tools)
+    elif yes:
+        raise click.UsageError("--yes goes with --tools")
     with choice.load() as model:
         if not model.can_chat:
             raise click.UsageError(
                 f"{model.name} has no chat template; `winml-lite generate -m {choice.source}` continues text with it"
             )
-        conversation = Conversation(model.chat(system), options, choice.quiet)
+        try:
+            chat = model.chat(system, **fields)
+        except TypeError as error:  # a function that cannot be a tool
+            raise click.UsageError(f"{tools}: {error}") from None
+        conversation = Conversation(chat, options, choice.quiet, Approval(yes) if tools is not None else None)
         if terminal.is_interactive():
             with editing(cache_folder() / "chat_history"):
                 _talk(conversation)

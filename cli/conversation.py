@@ -1,15 +1,22 @@
-"""One chat at the terminal: its turns and its commands."""
+"""One chat at the terminal: its turns and its commands.
+
+Answers go to standard output; calls of tools with their results, and reasoning, go to standard error.
+"""
 
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import genai
+from genai.chat_message import as_message
 
 from . import terminal
-from .generate import note_cut
+from .generate import note_cut, note_drafts
+from .tool_file import Approval, shortened
 
 _SHOWN_CHARACTERS = 60
 HELP = """\
@@ -29,10 +36,14 @@ Ctrl-C        stop the answer, keep the chat"""
 class Conversation:
     """Takes lines: messages for the model, and commands."""
 
-    def __init__(self, chat: genai.Chat, options: genai.TextGenerationOptions, quiet: bool) -> None:
+    def __init__(
+        self, chat: genai.Chat, options: genai.TextGenerationOptions, quiet: bool, approval: Approval | None = None
+    ) -> None:
+        """`approval` is asked before each call of a tool."""
         self._chat = chat
         self._options = options
         self._quiet = quiet
+        self._approval = approval
 
     def take(self, line: str) -> bool:
         """Answer a message or obey a command; return False when the line asks to leave. Blank lines do nothing.
@@ -49,10 +60,15 @@ class Conversation:
 
     def answer(self, message: str) -> None:
         """Send a message, whatever it begins with, and write the answer."""
-        with self._chat.stream(message, options=self._options) as stream:
-            terminal.answer_stream(stream)
+        said = _Said(self._approval)
+        hooks: Any = {} if self._quiet else {"on_call": said.call, "on_reasoning": said.reasoning}
+        if self._approval is not None:
+            hooks["approve"] = said.approve
+        with self._chat.stream(message, options=self._options, **hooks) as stream:
+            terminal.answer_stream(said.watched(stream))
         if not self._quiet:
             note_cut(stream.result, "; /undo or /reset makes room")
+            note_drafts(stream.result)
 
     def _obey(self, name: str = "", text: str = "") -> bool:
         text = text.strip()
@@ -82,7 +98,7 @@ class Conversation:
         if last is None:
             return terminal.note("(there is nothing to undo)")
         self._chat.messages = messages[:last]
-        terminal.note(f"(dropped: {_shortened(messages[last][1])})")
+        terminal.note(f"(dropped: {_first_line(messages[last][1])})")
 
     def _system(self, text: str) -> None:
         if text:
@@ -90,7 +106,7 @@ class Conversation:
         terminal.note(f"system message: {self._chat.system or '(none)'}")
 
     def _save(self, path: Path) -> None:
-        messages = [{"role": role, "content": content} for role, content in self._chat.messages]
+        messages = [as_message(message).as_dict() for message in self._chat.messages]
         record = {"system": self._chat.system, "messages": messages}
         existed = path.exists()
         path.write_text(json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
@@ -108,19 +124,60 @@ class Conversation:
         terminal.note(f"(loaded {terminal.counted(len(messages), 'message')} from {path.absolute()})")
 
 
-def _shortened(text: str) -> str:
+def _first_line(text: str) -> str:
     first, _, rest = text.partition("\n")
     return f"{first[:_SHOWN_CHARACTERS]}..." if rest or len(first) > _SHOWN_CHARACTERS else first
 
 
-def _read_chat(record: Any) -> tuple[str | None, tuple[tuple[str, str], ...]]:
+def _read_chat(record: Any) -> tuple[str | None, tuple[genai.ChatMessage, ...]]:
     """Check a saved chat wholly before any of it is used."""
     try:
         system = record["system"]
-        messages = tuple((message["role"], message["content"]) for message in record["messages"])
+        messages = tuple(as_message(message) for message in record["messages"])
     except (TypeError, KeyError) as error:
         raise ValueError("not a file that /save wrote: it holds no system message and messages") from error
-    is_text = all(isinstance(text, str) for message in messages for text in message)
-    if not is_text or not isinstance(system, str | None) or {role for role, _ in messages} - {"user", "assistant"}:
-        raise ValueError("not a file that /save wrote: its messages are not those of user and assistant")
+    if not isinstance(system, str | None) or {message.role for message in messages} - {"user", "assistant", "tool"}:
+        raise ValueError("not a file that /save wrote: its messages are not those of user, assistant and tools")
     return system, messages
+
+
+class _Said:
+    """What a turn says beside its answer, on lines of their own."""
+
+    def __init__(self, approval: Approval | None) -> None:
+        self._approval = approval
+        self._is_open = ""
+        """What is written in the present line: `"answer"`, `"reasoning"`, or `""` for nothing."""
+
+    def watched(self, pieces: Iterable[str]) -> Iterator[str]:
+        """Pass the answer on."""
+        for piece in pieces:
+            if self._is_open == "reasoning":
+                self._end_line()
+            self._is_open = "" if piece.endswith("\n") else "answer"
+            yield piece
+        if self._is_open == "reasoning":
+            self._end_line()
+
+    def reasoning(self, piece: str) -> None:
+        """Show a piece of reasoning."""
+        if sys.stderr is not None:
+            print(piece, end="", file=sys.stderr, flush=True)
+            self._is_open = "reasoning"
+
+    def approve(self, call: genai.ToolCall) -> bool | str:
+        """Ask about a call."""
+        assert self._approval is not None
+        self._end_line()
+        return self._approval(call)
+
+    def call(self, call: genai.ToolCall) -> None:
+        """Show a call and its result."""
+        self._end_line()
+        terminal.note(f"{shortened(str(call))} -> {shortened(call.result)}")
+
+    def _end_line(self) -> None:
+        """End the line on the screen, where notes go, too."""
+        if self._is_open == "reasoning" or (self._is_open and sys.stdout.isatty()):
+            terminal.note("")
+        self._is_open = ""

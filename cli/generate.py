@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
 import click
@@ -9,7 +10,8 @@ import click
 import genai
 
 from . import terminal
-from .options import ModelChoice, form_options, generation_options, json_option, model_options, prompt_options
+from .generation_options import generation_options
+from .options import ModelChoice, form_options, json_option, model_options, prompt_options
 
 
 @click.command("generate")
@@ -19,6 +21,7 @@ from .options import ModelChoice, form_options, generation_options, json_option,
 @form_options
 @click.option("--system", help="System message of a model that can chat.")
 @click.option("--raw", is_flag=True, help="Continue the text as it is, without the chat template.")
+@click.option("--top-logprobs", type=int, help="With --json: how likely each token was, and the N likeliest.")
 @json_option
 def command(
     text: str,
@@ -26,6 +29,7 @@ def command(
     fields: dict[str, Any],
     system: str | None,
     raw: bool,
+    top_logprobs: int | None,
     as_json: bool,
 ) -> None:
     """Continue a prompt, or answer it.
@@ -43,7 +47,10 @@ def command(
         raise click.UsageError("the prompt is empty")
     if raw and system is not None:
         raise click.UsageError("--system needs the chat template that --raw leaves out")
+    if top_logprobs is not None:
+        fields["options"] = _with_logprobs(fields["options"], top_logprobs, as_json)
     with choice.load() as model:
+        stream: genai.TextStream | genai.ChatStream
         if model.can_chat and not raw:
             stream = model.chat(system).stream(text, **fields)
         elif system is not None:
@@ -56,6 +63,16 @@ def command(
             terminal.answer_stream(stream)
         if not choice.quiet:
             note_cut(stream.result)
+            note_drafts(stream.result)
+
+
+def _with_logprobs(options: genai.TextGenerationOptions, count: int, as_json: bool) -> genai.TextGenerationOptions:
+    if not as_json:
+        raise click.UsageError("--top-logprobs needs --json, which has a place for them")
+    try:
+        return replace(options, top_logprobs=count)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def note_cut(result: genai.TextGenerationResult, mend: str = "") -> None:
@@ -67,6 +84,17 @@ def note_cut(result: genai.TextGenerationResult, mend: str = "") -> None:
         terminal.note(f"(cut: the context is full, see --context-length{mend})")
 
 
+def note_drafts(result: genai.TextGenerationResult) -> None:
+    """Say what drafting came to, where anything was to be drafted."""
+    found = result.speculative_statistics
+    if found is None:
+        return
+    if found.failure is not None:
+        terminal.note(f"(drafting ended: {found.failure})")
+    drafted, right = terminal.counted(found.draft_token_count, "token"), found.accepted_draft_token_count
+    terminal.note(f"({drafted} drafted, {right} of them right, in {found.verification_step_count} steps)")
+
+
 def as_record(model: genai.LanguageModel, result: genai.TextGenerationResult) -> dict[str, Any]:
     """Return an answer with everything a script may want to know of it."""
     timings = result.timings
@@ -75,13 +103,17 @@ def as_record(model: genai.LanguageModel, result: genai.TextGenerationResult) ->
         "engine": model.engine,
         "file": model.file,
         "text": result.text,
+        "reasoning": result.reasoning if isinstance(result, genai.ChatReply) else "",
         "finish_reason": result.finish_reason.name.lower(),
         "stop_match": result.stop_match,
+        "stop_offset": result.stop_offset,
         "constraint_complete": result.constraint_complete,
         "token_ids": list(result.token_ids),
         "prompt_token_count": result.prompt_token_count,
         "generated_token_count": result.generated_token_count,
         "seed": result.seed,
+        "logprobs": result.logprobs and [asdict(record) for record in result.logprobs],
+        "speculative_statistics": _drafts_record(result),
         "timings": {
             "first_token_seconds": timings.first_token_seconds,
             "prompt_seconds": timings.prompt_seconds,
@@ -89,4 +121,18 @@ def as_record(model: genai.LanguageModel, result: genai.TextGenerationResult) ->
             "decode_seconds": timings.decode_seconds,
             "decode_tokens_per_second": timings.decode_tokens_per_second,
         },
+    }
+
+
+def _drafts_record(result: genai.TextGenerationResult) -> dict[str, Any] | None:
+    found = result.speculative_statistics
+    if found is None:
+        return None
+    return {
+        "method": found.method.name.lower(),
+        "verification_step_count": found.verification_step_count,
+        "draft_token_count": found.draft_token_count,
+        "accepted_draft_token_count": found.accepted_draft_token_count,
+        "acceptance_rate": found.acceptance_rate,
+        "failure": found.failure,
     }

@@ -29,6 +29,7 @@ COMMANDS = {
     "models": "List, fetch and remove the models that have names.",
     "convert": "Make an ONNX decoder from a GGUF file.",
     "bench": "Measure the speed of a model on this machine.",
+    "perplexity": "Measure how well a model predicts a text.",
 }
 
 

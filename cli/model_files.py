@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from genai.loading import resolve
+from genai.model_source import resolve
 
 from . import terminal
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import click
-from click.core import ParameterSource
 
 import genai
 
@@ -38,22 +37,20 @@ _CONTEXT = click.option(
 _LORA = click.option(
     "--lora", "adapters", multiple=True, metavar="FILE[=SCALE]", help="Apply a LoRA adapter (.gguf) to a GGUF model."
 )
+_SPECULATE = click.option(
+    "--speculate",
+    "speculation",
+    type=click.Choice(["lookup", "predictor"]),
+    help="Try tokens that followed earlier in the text, or what the model's predictor says.",
+)
+_DRAFT = click.option("--draft", metavar="MODEL", help="Try tokens of a smaller model with the same vocabulary.")
+_DRAFT_TOKENS = click.option(
+    "--draft-tokens", type=click.IntRange(1), help="Most tokens tried at a time, to 16.  [default: as many as pay]"
+)
 _TEXT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 MODEL_SUFFIXES = (".gguf", ".onnx", ".ort")
-_UNUSED_WHEN_GREEDY = ("top_k", "top_p", "min_p", "seed")
-_SAMPLING: tuple[tuple[str, type, str], ...] = (
-    ("temperature", float, "Randomness; 0 takes the likeliest token."),
-    ("top-k", int, "Draw from the K likeliest tokens; 0 is off."),
-    ("top-p", float, "Draw from the likeliest tokens that together have probability P; 1 is off."),
-    ("min-p", float, "Leave out tokens below P times the highest probability; 0 is off."),
-    ("repetition-penalty", float, "Divide the scores of earlier tokens; 1 is off."),
-    ("repetition-penalty-window", int, "How many tokens back the repetition penalty reaches; 0 is all."),
-    ("presence-penalty", float, "Lower the scores of tokens that the answer has used."),
-    ("frequency-penalty", float, "Lower them once for each use."),
-    ("seed", int, "Start of the random numbers; 0 takes a fresh one."),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +64,19 @@ class ModelChoice:
     adapters: tuple[str, ...]
     offline: bool
     quiet: bool
+    speculation: Literal["lookup", "predictor"] | None = None
+    draft: str | None = None
+    draft_tokens: int | None = None
 
     def load(self) -> genai.LanguageModel:
         """Load the model; say on standard error which engine and which file it became."""
         path = Path(self.source)
         if path.is_file() and path.suffix.lower() not in MODEL_SUFFIXES:
             raise ModelFailure(f"{path}: the extension {path.suffix!r} is none of {', '.join(MODEL_SUFFIXES)}")
+        if self.speculation is not None and self.draft is not None:
+            raise click.UsageError("give either --speculate or --draft")
+        if self.draft_tokens is not None and self.speculation is None and self.draft is None:
+            raise click.UsageError("--draft-tokens goes with --speculate or --draft")
         progress = terminal.Progress(self.source)
         try:
             model = genai.load(
@@ -81,6 +85,9 @@ class ModelChoice:
                 threads=self.threads,
                 context_length=self.context_length,
                 adapters=[_adapter(text) for text in self.adapters],
+                speculation=self.speculation,
+                draft=self.draft,
+                draft_tokens=self.draft_tokens,
                 offline=self.offline,
                 progress=None if self.quiet else progress,
             )
@@ -100,7 +107,7 @@ def _adapter(text: str) -> tuple[str, float]:
         return text, 1.0
 
 
-def _gather(names: tuple[str, ...], record: Callable[[dict[str, Any]], Any], target: str) -> Decorator:
+def gather(names: tuple[str, ...], record: Callable[[dict[str, Any]], Any], target: str) -> Decorator:
     """Make a decorator that hands the command one record instead of the values of some options."""
 
     def decorate(command: Command) -> Command:
@@ -115,10 +122,28 @@ def _gather(names: tuple[str, ...], record: Callable[[dict[str, Any]], Any], tar
 
 
 def model_options(command: Command) -> Command:
-    """Add the options that load a model; the command gets `choice`, a `ModelChoice`."""
-    names = ("source", "engine", "threads", "context_length", "adapters", "offline", "quiet")
-    command = _gather(names, lambda values: ModelChoice(**values), "choice")(command)
-    for option in (_QUIET, _OFFLINE, _LORA, _CONTEXT, _THREADS, _ENGINE, _MODEL):
+    """Add the options that load a model, also to draft; the command gets `choice`, a `ModelChoice`."""
+    return _choosing(command, _MODEL, {"speculation": _SPECULATE, "draft": _DRAFT, "draft_tokens": _DRAFT_TOKENS})
+
+
+def model_argument(command: Command) -> Command:
+    """Add those that load a model, with MODEL as an argument in the place of `--model`."""
+    return _choosing(command, click.argument("source", metavar="MODEL"), {})
+
+
+def _choosing(command: Command, source: Decorator, more: dict[str, Decorator]) -> Command:
+    options = {
+        "source": source,
+        "engine": _ENGINE,
+        "threads": _THREADS,
+        "context_length": _CONTEXT,
+        "adapters": _LORA,
+        **more,
+        "offline": _OFFLINE,
+        "quiet": _QUIET,
+    }
+    command = gather(tuple(options), lambda values: ModelChoice(**values), "choice")(command)
+    for option in reversed(options.values()):
         command = option(command)
     return command
 
@@ -128,44 +153,12 @@ def source_options(command: Command) -> Command:
     return _MODEL(_OFFLINE(command))
 
 
-def generation_options(**defaults: Any) -> Decorator:
-    """Add the fields of `TextGenerationOptions`, `defaults` instead of its own; the command gets `options`.
-
-    Goes below `model_options`, whose `--quiet` silences the note on options that do nothing.
-    """
-    own = genai.TextGenerationOptions(**defaults)
-
-    def decorate(command: Command) -> Command:
-        fields = tuple(name.replace("-", "_") for name, _, _ in _SAMPLING)
-        command = _noting_unused(command)
-        command = _gather(("max_new_tokens", "stop", "stop_token_ids", *fields), _options, "options")(command)
-        for name, kind, text in reversed(_SAMPLING):
-            default = getattr(own, name.replace("-", "_"))
-            command = click.option(f"--{name}", type=kind, default=default, show_default=True, help=text)(command)
-        for option in (
-            click.option("--stop-token-id", "stop_token_ids", type=int, multiple=True, help="Stop at this token too."),
-            click.option("--stop", multiple=True, help="Stop at this text; may be given several times."),
-            click.option(
-                "-n",
-                "--max-new-tokens",
-                type=int,
-                default=own.max_new_tokens,
-                show_default=True,
-                help="Longest answer.",
-            ),
-        ):
-            command = option(command)
-        return command
-
-    return decorate
-
-
 def form_options(command: Command) -> Command:
     """Add what an answer must look like; the command gets `fields`, keyword arguments for the model.
 
     Goes below `generation_options`, whose `options` become one of the fields.
     """
-    command = _gather(("options", "json_schema", "regex", "choices", "grammar"), _fields, "fields")(command)
+    command = gather(("options", "json_schema", "regex", "choices", "grammar"), _fields, "fields")(command)
     for option in (
         click.option("--grammar", type=_TEXT_FILE, help="The answer follows the grammar in this file (Lark or GBNF)."),
         click.option("--choice", "choices", multiple=True, help="The answer is one of these texts; give several."),
@@ -192,34 +185,9 @@ def _file_text(path: Path) -> str:
         raise click.UsageError(f"{path}: {error}") from None
 
 
-def _noting_unused(command: Command) -> Command:
-    """Say on standard error which options of sampling were given in vain."""
-
-    @functools.wraps(command)
-    def wrapper(*arguments: Any, **values: Any) -> Any:
-        context = click.get_current_context()
-        given = [
-            f"--{name.replace('_', '-')}"
-            for name in _UNUSED_WHEN_GREEDY
-            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
-        ]
-        if given and values["options"].temperature == 0 and not values["choice"].quiet:
-            terminal.note(f"({', '.join(given)}: without effect, because --temperature is 0)")
-        return command(*arguments, **values)
-
-    return wrapper
-
-
-def _options(values: dict[str, Any]) -> genai.TextGenerationOptions:
-    try:
-        return genai.TextGenerationOptions(**values)
-    except (TypeError, ValueError) as error:
-        raise click.UsageError(str(error)) from None
-
-
 def prompt_options(command: Command) -> Command:
     """Add the argument PROMPT and `--stdin`; the command gets `text`, which may be empty."""
-    command = _gather(("prompt", "with_stdin"), lambda values: read_prompt(**values), "text")(command)
+    command = gather(("prompt", "with_stdin"), lambda values: read_prompt(**values), "text")(command)
     text = "Add standard input to PROMPT, after a blank line."
     command = click.option("--stdin", "with_stdin", is_flag=True, help=text)(command)
     return click.argument("prompt", required=False)(command)

@@ -123,6 +123,11 @@ def _tell(text: str) -> None:
         forget(sys.stderr)
 
 
+def redraw(text: str, is_last: bool) -> None:
+    """Write over the present line of standard error; the last time, end it."""
+    _tell(f"\r{text}" + "\n" * is_last)
+
+
 def counted(count: int, noun: str) -> str:
     """Return "1 token", "2 tokens"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

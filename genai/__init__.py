@@ -20,12 +20,17 @@ if TYPE_CHECKING:
     from .chat_reply import ToolCallStatus as ToolCallStatus
     from .constraint import TokenConstraint as TokenConstraint
     from .decoder import TokenizerDecoder as TokenizerDecoder
+    from .embedding import EmbeddingModel as EmbeddingModel
+    from .embedding_loading import load_embedding as load_embedding
     from .language_model import LanguageModel as LanguageModel
     from .loading import load as load
     from .options import TextGenerationOptions as TextGenerationOptions
+    from .perplexity import Perplexity as Perplexity
     from .results import TextGenerationFinishReason as TextGenerationFinishReason
     from .results import TextGenerationResult as TextGenerationResult
     from .results import TextGenerationTimings as TextGenerationTimings
+    from .results import TokenLogprob as TokenLogprob
+    from .scoring import ContinuationScore as ContinuationScore
     from .speculative_statistics import TextGenerationSpeculativeStatistics as TextGenerationSpeculativeStatistics
     from .text_stream import TextStream as TextStream
     from .tokenizer import Tokenizer as Tokenizer
@@ -36,11 +41,14 @@ __version__ = "0.1.0"
 _HOMES = {
     "CancellationSource": ".cancellation",
     "Chat": ".chat",
+    "ContinuationScore": ".scoring",
+    "EmbeddingModel": ".embedding",
     "ChatMessage": ".chat_message",
     "ChatReply": ".chat_reply",
     "ChatStream": ".turn_stream",
     "LanguageModel": ".language_model",
     "NotSupportedError": "winml_lite",
+    "Perplexity": ".perplexity",
     "TextGenerationFinishReason": ".results",
     "TextGenerationOptions": ".options",
     "TextGenerationResult": ".results",
@@ -48,12 +56,14 @@ _HOMES = {
     "TextGenerationTimings": ".results",
     "TextStream": ".text_stream",
     "TokenConstraint": ".constraint",
+    "TokenLogprob": ".results",
     "Tokenizer": ".tokenizer",
     "TokenizerDecoder": ".decoder",
     "ToolCall": ".chat_reply",
     "ToolCallStatus": ".chat_reply",
     "WinMLError": "winml_lite",
     "load": ".loading",
+    "load_embedding": ".embedding_loading",
 }
 
 __all__ = [
@@ -62,8 +72,11 @@ __all__ = [
     "ChatMessage",
     "ChatReply",
     "ChatStream",
+    "ContinuationScore",
+    "EmbeddingModel",
     "LanguageModel",
     "NotSupportedError",
+    "Perplexity",
     "TextGenerationFinishReason",
     "TextGenerationOptions",
     "TextGenerationResult",
@@ -71,12 +84,14 @@ __all__ = [
     "TextGenerationTimings",
     "TextStream",
     "TokenConstraint",
+    "TokenLogprob",
     "Tokenizer",
     "TokenizerDecoder",
     "ToolCall",
     "ToolCallStatus",
     "WinMLError",
     "load",
+    "load_embedding",
 ]
 
 

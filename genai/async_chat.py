@@ -5,19 +5,21 @@ Imported at the first asynchronous turn. What the rounds of a turn have in commo
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import weakref
 from collections.abc import AsyncIterator, Callable
 from time import monotonic
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from winml_lite import WinMLError
 
 from .async_stream import AsyncTextStream, AsyncTurn
-from .chat_reply import ChatReply
+from .chat_reply import ChatReply, ToolCall
 from .chat_turn import ChatTurn
 from .codes import E_NOT_VALID_STATE
-from .tool_calls import aanswer_call
+from .tool_calls import TurnSettings, bound_arguments, done, failed, refusal
 from .turnstile import LOOK_AGAIN, Turnstile, busy
 
 StartRound = Callable[[ChatTurn], AsyncTextStream]
@@ -78,7 +80,7 @@ class _AsyncTurnWork:
     async def _answer_calls(self) -> bool:
         """Answer the calls of the round; False when the turn was ended meanwhile."""
         while (pending := self.turn.pending) and not self.is_ended and not self._is_cancelled:
-            self.turn.answered(await aanswer_call(self.turn.settings, pending[0]))
+            self.turn.answered(await _answered(self.turn.settings, pending[0]))
         return not self.is_ended and not self._is_cancelled
 
     def cancel(self) -> None:
@@ -175,3 +177,25 @@ class AsyncChatStream:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
+
+
+async def _answered(settings: TurnSettings, call: ToolCall) -> ToolCall:
+    """Do as `answer_call` without blocking the event loop: coroutines are awaited, other tools run in a thread."""
+    bound = bound_arguments(settings, call)
+    if isinstance(bound, ToolCall):
+        return bound
+    if settings.approve is not None:
+        refused = refusal(call, await _awaited(settings.approve(call)))
+        if refused is not None:
+            return refused
+    tool = settings.tools[call.name]
+    try:
+        if tool.is_coroutine:
+            return done(call, await tool.function(*bound.args, **bound.kwargs))
+        return done(call, await _awaited(await asyncio.to_thread(tool.function, *bound.args, **bound.kwargs)))
+    except Exception as error:
+        return failed(settings, call, error)
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value

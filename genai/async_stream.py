@@ -187,17 +187,17 @@ class _Work:
 
     def read(self) -> str | None:
         """Return the next piece, None at the end. In the thread."""
-        stream = self._open()
-        return None if stream is None else next(stream, None)
+        return next(self._open(), None)
 
     def read_all(self) -> None:
         """Generate to the end. In the thread."""
         stream = self._open()
-        while stream is not None and next(stream, None) is not None:
+        while next(stream, None) is not None:
             pass
 
-    def _open(self) -> BlockingStream | None:
-        if self.stream is None and not self.has_ended:
+    def _open(self) -> BlockingStream:
+        """Return the stream; one that was cancelled before has an end and a result, too."""
+        if self.stream is None:
             assert self._turn is not None
             self.stream = self._start(self._turn)
             if self._is_cancelled:
@@ -248,9 +248,18 @@ class AsyncTextStream:
     the generation as CANCELED after the step that is being computed. One task at a time may read.
     """
 
-    def __init__(self, turnstile: Turnstile, timeout: float | None, start: Callable[[Turn], BlockingStream]) -> None:
-        """`start` opens the stream in the thread, when its turn has come; `timeout` limits the wait for that."""
+    def __init__(
+        self,
+        turnstile: Turnstile,
+        timeout: float | None,
+        start: Callable[[Turn], BlockingStream],
+        check: Callable[[], object],
+    ) -> None:
+        """`start` opens the stream in the thread, when its turn has come; `timeout` limits the wait for that. `check`
+        raises when the model is closed.
+        """
         self._timeout = timeout
+        self._check = check
         self._work = _Work(turnstile, start)
         self._is_reading = False
         self._finalizer = weakref.finalize(self, self._work.end)
@@ -275,7 +284,11 @@ class AsyncTextStream:
             if not self._work.has_begun:
                 await self._work.begin(self._timeout)
             call = self._work.submit(read)
-            return None if call is None else await call.result()
+            if call is not None:
+                return await call.result()
+            if self._work.stream is None:
+                self._check()
+            return None
         except BaseException:
             self._work.end()
             raise
@@ -287,7 +300,8 @@ class AsyncTextStream:
         """The result of the finished stream; 0x8007139F before its end."""
         stream = self._work.stream
         if stream is None:
-            raise WinMLError(E_NOT_VALID_STATE, "AsyncTextStream.result", "the stream has not begun: read it")
+            text = "the stream was closed before it began" if self._work.has_ended else "the stream has not begun: read it"
+            raise WinMLError(E_NOT_VALID_STATE, "AsyncTextStream.result", text)
         return stream.result
 
     async def read(self) -> TextGenerationResult:

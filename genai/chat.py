@@ -52,6 +52,7 @@ class Chat:
         self._fields: Mapping[str, Any] = {**fields, "tools": tuple(self._settings.tools.values())}
         self._turnstile = Turnstile()
         self._messages: list[ChatMessage] = []
+        self._hidden: frozenset[str] = frozenset()
         given = [as_message(message) for message in messages]
         if system is not None and _has_system(given):
             raise ValueError("give the system message as system= or as the first of messages, not both")
@@ -98,10 +99,10 @@ class Chat:
         try:
             self._turnstile.enter(place, call_timeout(call_fields))
             work.begin_round()
+            return ChatStream(work)
         except BaseException:
             work.end()
             raise
-        return ChatStream(work)
 
     def send(self, text: str, **fields: Unpack[TurnFields]) -> ChatReply:
         """Send `text` as the user's turn and return the whole answer; takes what `stream` takes."""
@@ -149,6 +150,14 @@ class _Past:
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return self._chat._hidden
+
+    @hidden.setter
+    def hidden(self, names: frozenset[str]) -> None:
+        self._chat._hidden = names
 
     def past(self) -> list[ChatMessage]:
         system = self._chat.system

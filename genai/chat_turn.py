@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import count, product
+from itertools import combinations, count
 from typing import TYPE_CHECKING, Any, Protocol
 
 from winml_lite import NotSupportedError, WinMLError
@@ -42,6 +42,9 @@ _OPTIONAL_FIELDS = ("reasoning_content", "tool_call_id", "tool_name")
 class History(Protocol):
     """What a turn needs of its chat."""
 
+    hidden: frozenset[str]
+    """Fields of messages that the template does not show, as far as is known."""
+
     def past(self) -> list[ChatMessage]:
         """All messages before the turn, the system message included."""
 
@@ -71,7 +74,7 @@ class ChatTurn:
 
     def make_prompt(self, core: SequenceCore) -> Prompt:
         """Begin a round."""
-        formatted = _formatted(core, [*self._history.past(), *self._messages], self.settings)
+        formatted = _formatted(core, [*self._history.past(), *self._messages], self.settings, self._history)
         self._formatted = formatted
         self._reader = ReplyReader(formatted.create_output_parser())
         self._needs_break = self._has_text
@@ -232,23 +235,30 @@ def _malformed(call_id: str, name: str, problem: str) -> tuple[ToolCall, ChatCom
     return call, ChatCompletionToolCall(call_id, name, "{}")
 
 
-def _formatted(core: SequenceCore, messages: list[ChatMessage], settings: TurnSettings) -> ConversationFormatResult:
-    """Format with as much of the messages as the template shows."""
+def _formatted(
+    core: SequenceCore, messages: list[ChatMessage], settings: TurnSettings, history: History
+) -> ConversationFormatResult:
+    """Format with as much of the messages as the template shows; what it does not show is tried once in a chat."""
     used = [name for name in _OPTIONAL_FIELDS if any(getattr(message, name) for message in messages)]
+    ways = [frozenset(hidden) for count in range(len(used) + 1) for hidden in combinations(used, count)]
+    ways.sort(key=lambda hidden: hidden != history.hidden)
     error: NotSupportedError | None = None
-    for kept in product((True, False), repeat=len(used)):
-        hidden: dict[str, Any] = {name: None for name, is_kept in zip(used, kept, strict=True) if not is_kept}
+    for hidden in ways:
+        nothing: dict[str, Any] = dict.fromkeys(hidden)
         request = ChatCompletionRequest(
-            messages=tuple(replace(message.record(), **hidden) for message in messages),
+            messages=tuple(replace(message.record(), **nothing) for message in messages),
             tools=settings.declarations,
             tool_choice=settings.tool_choice,
             named_tool_choice=settings.named_tool,
             enable_thinking=settings.enable_thinking,
         )
         try:
-            return core.tokenizer.format_conversation(request)
+            formatted = core.tokenizer.format_conversation(request)
         except NotSupportedError as refusal:
             error = refusal
+            continue
+        history.hidden = hidden or history.hidden
+        return formatted
     assert error is not None
     raise error
 

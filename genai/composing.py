@@ -1,7 +1,7 @@
 """From the parts of a configuration to a composition that a session drives (genai §5.1): every check of them.
 
-Nothing is bound or run here, and the parts stay as they are. What comes out holds wrappers of its own, so that a session
-goes on working when the caller closes his.
+Nothing is bound or run here, and the parts stay as they are. What comes out holds wrappers of its own, so that a
+session goes on working when the caller closes his.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def compose(parts: CompositionParts, tokenizer: Tokenizer | None) -> Composition
     if parts.has_two_pipelines:
         if parts.drafts is not NO_DRAFTS:
             raise NotSupportedError(
-                NOT_SUPPORTED, "create_session", "no speculative decoding: the state of two pipelines is the caller's"
+                NOT_SUPPORTED, "speculative decoding", "not with two pipelines: their state is the caller's"
             )
         return _two_pipelines(parts, tokenizer)
     if parts.output_bindings:

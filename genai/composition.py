@@ -96,7 +96,7 @@ class SinglePipeline:
         self.feed = TokenFeed(runtime, endpoints, target, state_owner)
         self.pipelines: tuple[Pipeline, ...] = (endpoints.pipeline,)
         self.state_owner = state_owner
-        self.stages = (endpoints.token_stage, endpoints.output_stage, state_owner)
+        self.stages = (endpoints.token_stage, endpoints.output_stage, state_owner, *endpoints.others)
         """Stages whose models the sequence depends on."""
         self.steps_alone = (
             endpoints.token_stage.underlying_object is endpoints.output_stage.underlying_object
@@ -147,4 +147,3 @@ class SinglePipeline:
         self.feed.close()
         self.state_owner.close()
         self._pipeline.close()
-

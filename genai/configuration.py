@@ -99,7 +99,7 @@ class TextGenerationConfiguration(ConfigurationView):
         self._change(decode_input_mode=enum_value(mode, TextGenerationDecodeInputMode, "mode"))
 
     def set_logical_capacity(self, capacity: int) -> None:
-        """Set the most tokens that prompt and output may have together in two pipelines, whose state is the caller's."""
+        """Set the most tokens of prompt and output together, where the state is the caller's: in two pipelines."""
         self._change(logical_capacity=index_value(capacity, "capacity"))
 
     def add_output_binding(
@@ -145,8 +145,12 @@ class TextGenerationConfiguration(ConfigurationView):
         another engine; the session is its only user.
         """
         kind = TextGenerationOutputKind.LOGITS
-        draft = _binding(pipeline, token_input_stage, token_input_index, output_stage, output_index, kind)
-        self._change(draft=draft, draft_state_owner=instance_of(state_owner_stage, Stage, "state_owner_stage"))
+        draft = TextGenerationPhaseBinding(
+            pipeline, token_input_stage, token_input_index, output_stage, output_index, kind
+        )
+        self._change(
+            draft=_checked(draft, ""), draft_state_owner=instance_of(state_owner_stage, Stage, "state_owner_stage")
+        )
 
     def configure_unified(
         self,
@@ -162,8 +166,10 @@ class TextGenerationConfiguration(ConfigurationView):
         tokenizer: Tokenizer | None = None,
     ) -> TextGenerationConfiguration:
         """Set all parts of UNIFIED mode, drop those of the other one, and return the configuration itself."""
-        unified = _binding(pipeline, token_input_stage, token_input_index, output_stage, output_index, output_kind)
-        self._configure(state_owner_stage, token_target, tokenizer, unified=unified)
+        unified = TextGenerationPhaseBinding(
+            pipeline, token_input_stage, token_input_index, output_stage, output_index, output_kind
+        )
+        self._configure(state_owner_stage, token_target, tokenizer, unified=_checked(unified, ""))
         return self
 
     def configure_prefill_decode(
@@ -188,7 +194,7 @@ class TextGenerationConfiguration(ConfigurationView):
         tokenizer: Tokenizer | None = None,
     ) -> TextGenerationConfiguration:
         """Set all parts of PREFILL_DECODE mode, drop those of the other one, and return the configuration itself."""
-        prefill = _binding(
+        prefill = TextGenerationPhaseBinding(
             prefill_pipeline,
             prefill_token_input_stage,
             prefill_token_input_index,
@@ -196,7 +202,7 @@ class TextGenerationConfiguration(ConfigurationView):
             prefill_output_index,
             prefill_output_kind,
         )
-        decode = _binding(
+        decode = TextGenerationPhaseBinding(
             decode_pipeline,
             decode_token_input_stage,
             decode_token_input_index,
@@ -208,8 +214,8 @@ class TextGenerationConfiguration(ConfigurationView):
             state_owner_stage,
             token_target,
             tokenizer,
-            prefill=prefill,
-            decode=decode,
+            prefill=_checked(prefill, "prefill_"),
+            decode=_checked(decode, "decode_"),
             logical_capacity=index_value(logical_capacity, "logical_capacity"),
             decode_input_mode=enum_value(decode_input_mode, TextGenerationDecodeInputMode, "decode_input_mode"),
         )
@@ -253,19 +259,13 @@ class TextGenerationConfiguration(ConfigurationView):
         self._is_consumed = True
 
 
-def _binding(
-    pipeline: Pipeline,
-    token_input_stage: Stage,
-    token_input_index: int,
-    output_stage: Stage,
-    output_index: int,
-    output_kind: TextGenerationOutputKind,
-) -> TextGenerationPhaseBinding:
+def _checked(binding: TextGenerationPhaseBinding, prefix: str) -> TextGenerationPhaseBinding:
+    """Check the types of endpoints; `prefix` begins the names of their arguments."""
     return TextGenerationPhaseBinding(
-        instance_of(pipeline, Pipeline, "pipeline"),
-        instance_of(token_input_stage, Stage, "token_input_stage"),
-        index_value(token_input_index, "token_input_index"),
-        instance_of(output_stage, Stage, "output_stage"),
-        index_value(output_index, "output_index"),
-        enum_value(output_kind, TextGenerationOutputKind, "output_kind"),
+        instance_of(binding.pipeline, Pipeline, f"{prefix}pipeline"),
+        instance_of(binding.token_input_stage, Stage, f"{prefix}token_input_stage"),
+        index_value(binding.token_input_index, f"{prefix}token_input_index"),
+        instance_of(binding.output_stage, Stage, f"{prefix}output_stage"),
+        index_value(binding.output_index, f"{prefix}output_index"),
+        enum_value(binding.output_kind, TextGenerationOutputKind, f"{prefix}output_kind"),
     )

@@ -41,9 +41,7 @@ class ConfigurationView:
         """The endpoints of a phase; 0x8007139F for one of the other mode."""
         wanted = enum_value(phase, Phase, "phase")
         if (wanted is Phase.UNIFIED) is self._parts.has_two_pipelines:
-            raise WinMLError(
-                E_NOT_VALID_STATE, "TextGenerationConfiguration", f"the configuration is {self.mode.name}"
-            )
+            raise WinMLError(E_NOT_VALID_STATE, "TextGenerationConfiguration", f"the configuration is {self.mode.name}")
         binding: TextGenerationPhaseBinding = getattr(self._parts, PHASE_FIELDS[wanted])
         return binding
 
@@ -109,7 +107,7 @@ class ConfigurationView:
 
     @property
     def output_bindings(self) -> tuple[OutputBinding, ...]:
-        """Outputs bound by the caller as (phase, stage, index, tensor), those of PREFILL first; none in UNIFIED mode."""
+        """Outputs bound by the caller as (phase, stage, index, tensor), PREFILL ones first; () in UNIFIED mode."""
         if not self._parts.has_two_pipelines:
             return ()
         return tuple(sorted(self._parts.output_bindings, key=lambda binding: binding[0]))

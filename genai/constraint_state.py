@@ -172,6 +172,14 @@ class ConstraintCore:
             raise WinMLError(E_INVALIDARG, "accept_token", f"the constraint does not allow token {token_id} here")
         self._is_torn = False
 
+    def keep(self, count: int) -> bool:
+        """Forget what was accepted after the first `count` tokens; False when there is nothing to forget."""
+        if len(self.accepted) <= count:
+            return False
+        self._is_torn = True
+        del self.accepted[count:]
+        return True
+
     def _poison(self, place: int) -> None:
         """End at `accepted[place]`, which could not be taken."""
         del self.accepted[place:]

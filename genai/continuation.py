@@ -58,6 +58,14 @@ def content_text(message: ChatCompletionMessage) -> str:
     return message.content or "".join(part.text or "" for part in message.content_parts)
 
 
+def added_text(closed: str, opened: str) -> str:
+    """What `opened` has beyond `closed`."""
+    if opened.startswith(closed):
+        return opened[len(closed) :]
+    pairs = enumerate(zip(closed, opened, strict=False))
+    return opened[next((index for index, (a, b) in pairs if a != b), len(opened)) :]
+
+
 def marked_end(
     message: ChatCompletionMessage, continuation: ChatCompletionContinuation, mark: str
 ) -> ChatCompletionMessage:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from winml_lite import WinMLError
 
-from .continuation import continued_text, marked_end, resolve_continuation
+from .continuation import added_text, continued_text, marked_end, resolve_continuation
 from .control_tokens import ControlTokenCheck
 from .conversation_checks import check_request, image_places, invalid, parse_json, unsupported
 from .conversation_output import output_constraint, output_syntax, parser_capabilities, preserved_tokens
@@ -138,13 +138,13 @@ class _Rendering:
             if not self._request.add_generation_prompt:
                 return closed, ""
             prompt = self._render(messages, True)
-            return prompt, _added(closed, prompt)
+            return prompt, added_text(closed, prompt)
         closed = self._render(messages[:-1], False)
         written = self._up_to_end_of_text(continuation)
         if written is not None:
-            return written, _added(closed, written)
+            return written, added_text(closed, written)
         opened = self._render(messages[:-1], True)
-        opening = _added(closed, opened)
+        opening = added_text(closed, opened)
         partial = continued_text(messages[-1], opening, self._template.source)
         return opened + partial, opening + partial
 
@@ -164,21 +164,23 @@ class _Rendering:
         return before if found else None
 
     def _render(self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool) -> str:
-        shown = MessageTexts(self._broken, self._marks)
+        texts = MessageTexts(self._broken, self._marks)
+        if not self._marks.places:
+            return self._render_once(messages, add_generation_prompt, texts)
         try:
-            return self._render_once(messages, add_generation_prompt, shown)
+            text = self._render_once(messages, add_generation_prompt, replace(texts, joins_parts=True))
+            self._marks.split(text)
+            return text
         except WinMLError as error:
-            if not self._marks.places:
-                raise
-            try:  # a template that takes only texts
-                return self._render_once(messages, add_generation_prompt, replace(shown, joins_parts=True))
+            try:  # a template that takes only parts
+                return self._render_once(messages, add_generation_prompt, texts)
             except WinMLError:
                 raise error from None
 
     def _render_once(
-        self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool, shown: MessageTexts
+        self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool, texts: MessageTexts
     ) -> str:
-        data = TemplateData(messages, self._request.tools, shown)
+        data = TemplateData(messages, self._request.tools, texts)
         variables = {
             **self._variables,
             "messages": data.messages,
@@ -260,14 +262,6 @@ def _texts(request: ChatCompletionRequest) -> list[str]:
         texts += [tool.name, tool.description, tool.type, tool.parameters_json]
     texts += [str(value.value) for value in request.template_values]
     return [text for text in texts if text]
-
-
-def _added(closed: str, opened: str) -> str:
-    """What `opened` has beyond `closed`."""
-    if opened.startswith(closed):
-        return opened[len(closed) :]
-    pairs = enumerate(zip(closed, opened, strict=False))
-    return opened[next((index for index, (a, b) in pairs if a != b), len(opened)) :]
 
 
 def _additional_stops(core: TokenizerCore, template: ChatTemplate, name: str) -> tuple[str, ...]:

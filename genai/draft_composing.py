@@ -18,7 +18,7 @@ from .speculative_statistics import TextGenerationSpeculativeMethod
 
 Method = TextGenerationSpeculativeMethod
 
-_WHAT = "create_session"
+_WHAT = "speculative decoding"
 
 
 def check_target(endpoints: Endpoints, owner: Stage) -> None:
@@ -65,4 +65,4 @@ def make_speculation(
 
 
 def _unsupported(text: str) -> NoReturn:
-    raise NotSupportedError(NOT_SUPPORTED, _WHAT, f"no speculative decoding: {text}")
+    raise NotSupportedError(NOT_SUPPORTED, _WHAT, text)

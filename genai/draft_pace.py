@@ -18,39 +18,24 @@ from .step_costs import StepCosts
 
 _MARGIN = 1.05
 """Least gain that is worth it: the measures are not exact."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 16, 1024
-_PROBE_CHANCE = 0.6
-"""Least chance with which a cost is measured anew."""
+_FIRST_LENGTH = 2
+"""Most tokens of a draft while it is not known what a wide step costs."""
 
 
-class DraftPace:
-    """Chooses the length of each draft.
+def draft_length(costs: StepCosts, chances: Sequence[float]) -> int:
+    """Return how many tokens to draft, 0 to the number of chances given.
 
-    The first steps are single ones, to know what the others cost. A cost may have been measured in a bad moment. So when nothing pays although the chances are fair, one token is
-    drafted now and then all the same: after 16 steps, then after twice as many each time.
+    The first steps are single ones, and the first drafts short, to find out what steps cost. Costs are forgotten after
+    a while, so that is tried again now and then.
     """
-
-    def __init__(self, costs: StepCosts) -> None:
-        self._costs = costs
-        self._pause = _FIRST_PAUSE
-        self._waited = 0
-
-    def length(self, chances: Sequence[float]) -> int:
-        """Return how many tokens to draft: 0 to the number of chances given."""
-        if not self._costs.is_known:
-            return 0
-        best, gain = 0, _MARGIN
-        expected = likely = 1.0
-        for count, (chance, cost) in enumerate(zip(chances, self._costs.curve[1:], strict=False), 1):
-            likely *= chance
-            expected += likely
-            if expected > gain * cost:
-                best, gain = count, expected / cost
-        if best:
-            self._pause, self._waited = _FIRST_PAUSE, 0
-            return best
-        self._waited += 1
-        if not chances or self._waited < self._pause or chances[0] < _PROBE_CHANCE:
-            return 0
-        self._pause, self._waited = min(2 * self._pause, _LONGEST_PAUSE), 0
-        return 1
+    if not costs.knows_single_steps:
+        return 0
+    most = len(chances) if costs.knows_wide_steps else _FIRST_LENGTH
+    best, gain = 0, _MARGIN
+    expected = likely = 1.0
+    for count, (chance, cost) in enumerate(zip(chances[:most], costs.curve[1:], strict=False), 1):
+        likely *= chance
+        expected += likely
+        if expected > gain * cost:
+            best, gain = count, expected / cost
+    return best

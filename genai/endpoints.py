@@ -54,6 +54,8 @@ class Endpoints:
     output_stage: Stage
     output_index: int
     output_kind: TextGenerationOutputKind = TextGenerationOutputKind.LOGITS
+    others: tuple[Stage, ...] = ()
+    """Further stages that may take mask and positions."""
 
     def copy(self) -> Endpoints:
         """Return the endpoints with wrappers that the caller does not close."""
@@ -62,6 +64,7 @@ class Endpoints:
             pipeline=copy(self.pipeline),
             token_stage=copy(self.token_stage),
             output_stage=copy(self.output_stage),
+            others=tuple(copy(stage) for stage in self.others),
         )
 
 

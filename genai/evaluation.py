@@ -64,7 +64,7 @@ class Evaluation:
     def _evaluate(self) -> Row | None:
         """Run everything that is retained but not yet consumed; return the last row, None when cancelled before it."""
         core = self._core
-        was_aborted = False
+        was_aborted = was_lost = False
         if core.evaluated == len(core.retained):
             core.step_back()  # an interrupt fell between a run and the use of its row
         while True:
@@ -82,9 +82,15 @@ class Evaluation:
                 core.feed.skip(piece, core.evaluated)
                 core.evaluated += len(piece)
             except BaseException as error:
+                before = core.evaluated
                 core.synchronize()
-                if not isinstance(error, WinMLError) or error.hresult != CANCELLED or was_aborted:
+                if not isinstance(error, WinMLError):
                     raise
-                was_aborted = True  # without a cancel of ours it was a late one for an earlier operation: run again
+                if error.hresult == CANCELLED and not was_aborted:
+                    was_aborted = True  # without a cancel of ours it was a late one for an earlier operation: run again
+                elif core.evaluated < before and not was_lost:
+                    was_lost = True  # what an interrupt had left could not be taken back: evaluate all again
+                else:
+                    raise
             if self._latch.is_canceled:
                 return None

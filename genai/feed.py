@@ -60,8 +60,8 @@ class TokenFeed:
     """Runs a pipeline on token ids; `target` is where its tensors are made. It closes the wrappers it is given.
 
     `chunk` is 128, or 1 where the graph is built for single tokens. A pipeline that samples gets its prompt in one
-    piece: each run of it chooses a token. Mask and positions are looked for at the stage of the token input and at
-    `state_owner`, where that is another.
+    piece: each run of it chooses a token. Mask and positions are looked for at all stages that are known:
+    those of the endpoints and `state_owner`.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class TokenFeed:
     ) -> None:
         self._tensors = TensorMaker(runtime, target)
         self._pipeline = endpoints.pipeline
-        self._parts = (endpoints.token_stage, endpoints.output_stage, endpoints.pipeline)
-        self._placed = _distinct(endpoints.token_stage, state_owner)
+        self._stages = (endpoints.token_stage, endpoints.output_stage, *endpoints.others)
+        self._placed = _distinct(endpoints.token_stage, state_owner, endpoints.output_stage, *endpoints.others)
         self._tokens = TokenInput(self._tensors, endpoints.token_stage, endpoints.token_index)
         if self._tokens.fixed_length not in (None, 1):
             raise WinMLError(
@@ -133,8 +133,9 @@ class TokenFeed:
         """Give up the hold on the pipeline."""
         self._masks = ()
         self._positions = ()
-        for part in self._parts:
-            part.close()
+        for stage in self._stages:
+            stage.close()
+        self._pipeline.close()
 
     def bind_positions(self, position: int, count: int) -> None:
         """Bind mask and positions for `count` tokens after `position` earlier ones, for a run of another's making."""

@@ -6,6 +6,9 @@ above minus infinity, which is the same question before and after the temperatur
 Typical-p ranks tokens by the distance of their surprise -ln p from its mean, the entropy. With d = (z - highest) / T
 and the mean of d under the distribution, that distance is just |d - mean|, so no logarithm of a sum is needed. Without
 another filter before it, only the tokens in a band around the mean are sorted; the band grows until it holds the mass.
+
+No products of vectors: NumPy hands them to a library with threads of its own, which would fight with those of the
+engine, and whose sums depend on their number.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ class FilteredCandidates(Candidates):
         self._typical_p = options.typical_p
         self._work = np.empty(vocabulary_size, np.float64)
         self._shares = np.empty(vocabulary_size, np.float64)
+        self._products = np.empty(vocabulary_size, np.float64)
 
     def draw(self, row: Row, u: float) -> int:
         peak = float(row.max())
@@ -67,7 +71,7 @@ class FilteredCandidates(Candidates):
         values = row if row.min() > -math.inf else row[row > -math.inf]
         work = self._work[: values.size]
         np.subtract(values, values.mean(dtype=np.float64), work, dtype=np.float64)
-        return math.sqrt(np.dot(work, work) / values.size)
+        return math.sqrt(np.multiply(work, work, work).mean())
 
     def _typical(self, values: Row, ids: Ids) -> Ranked:
         """Apply typical-p to ranked values that are the whole distribution; they stay ranked."""
@@ -75,7 +79,7 @@ class FilteredCandidates(Candidates):
             depths = np.maximum((values - values[0]) / self._temperature, DEEPEST)
         shares = np.exp(depths)
         total = shares.sum()
-        order = np.argsort(np.abs(depths - shares @ depths / total), kind="stable")
+        order = np.argsort(np.abs(depths - (shares * depths).sum() / total), kind="stable")
         count = int(np.searchsorted(shares[order].cumsum(), self._typical_p * total)) + 1
         kept = np.sort(order[:count])
         return values[kept], ids[kept]
@@ -89,7 +93,8 @@ class FilteredCandidates(Candidates):
         np.maximum(depths, DEEPEST, out=depths)
         np.exp(depths, shares)
         total = shares.sum()
-        distances = np.abs(np.subtract(depths, np.dot(shares, depths) / total, depths), depths)
+        mean = np.multiply(shares, depths, self._products).sum() / total
+        distances = np.abs(np.subtract(depths, mean, depths), depths)
         for reach in REACHES:
             ids: Ids = np.less_equal(distances, reach, self._mask).nonzero()[0]
             order = np.lexsort((-shares[ids], distances[ids]))  # ids ascend, so ties go to the lower one

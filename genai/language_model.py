@@ -14,8 +14,8 @@ from winml_lite import NotSupportedError
 
 from .cancellation import CancellationLatch, CancellationSource
 from .checks import index_value, instance_of
-from .closing import Closing
 from .codes import E_NOINTERFACE
+from .model_calls import ModelCalls
 from .option_values import finite
 from .options import LogitsProcessor, StoppingPredicate, TextGenerationOptions
 from .results import TextGenerationResult
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .chat_message import Message
     from .constraint_state import ConstraintCore
     from .conversation_result import ConversationFormatResult
+    from .embedding import EmbeddingModel
     from .tool_calls import ChatFields
 
 
@@ -60,8 +61,8 @@ class OptionFields(TypedDict, total=False):
     dry_multiplier: float
     dry_base: float
     dry_allowed_length: int
-    dry_sequence_breakers: Iterable[str | int]
-    logits_processors: Iterable[LogitsProcessor]
+    dry_sequence_breakers: Iterable[str | int] | int
+    logits_processors: Iterable[LogitsProcessor] | LogitsProcessor
     top_logprobs: int | None
     include_stop: bool
     stopping: StoppingPredicate | None
@@ -107,14 +108,22 @@ class Prompt:
 MakePrompt = Callable[[SequenceCore], Prompt]
 
 
-class LanguageModel(Closing):
+class LanguageModel(ModelCalls):
     """A loaded model. Make it with `genai.load`; close it, or use it in `with`, to give its memory back.
 
     `name` is what it was loaded as, `engine` `"llama.cpp"` or `"ONNX Runtime"`, `file` the model file, `context_length`
     the most tokens that prompt and answer may have together (0 = unbounded), `can_chat` whether it has a chat template.
     """
 
-    def __init__(self, name: str, engine: str, file: str, core: SequenceCore, keep: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        engine: str,
+        file: str,
+        core: SequenceCore,
+        keep: Sequence[Any],
+        make_embedder: Callable[[], EmbeddingModel] | None = None,
+    ) -> None:
         self.name = name
         self.engine = engine
         self.file = file
@@ -123,6 +132,8 @@ class LanguageModel(Closing):
         """What `close` calls, from the last to the first."""
         self._tokenizer = core.tokenizer
         self._turnstile = Turnstile()
+        self._make_embedder = make_embedder
+        self._embedder: EmbeddingModel | None = None
 
     def _open(self) -> SequenceCore:
         if self._core is None:
@@ -224,7 +235,7 @@ class LanguageModel(Closing):
         _options(fields)
         _form(fields)
         _cancellation(fields)
-        return AsyncTextStream(self._turnstile, call_timeout(fields), start)
+        return AsyncTextStream(self._turnstile, call_timeout(fields), start, self._open)
 
     def chat(
         self, system: str | None = None, *, messages: Iterable[Message] = (), **fields: Unpack[ChatFields]

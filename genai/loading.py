@@ -8,14 +8,14 @@ loop's set-up, written once.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING
 
 from winml_lite import (
     DeviceInfo,
-    ExecutionTarget,
     ExecutionTargetKind,
     Model,
     PipelineBuilder,
@@ -24,33 +24,38 @@ from winml_lite import (
     WinMLError,
 )
 
-from .adapters import Adapter, adapter_pairs
-from .checks import enum_value, index_value
+from .adapters import Adapter
 from .codes import E_INVALIDARG, NOT_SUPPORTED
 from .composition import SinglePipeline
 from .endpoints import Endpoints
 from .language_model import LanguageModel
-from .model_folder import declare_state, find_decoder, read_settings, wire_decoder
+from .model_folder import DecoderPipeline, declare_state, find_decoder, read_pipeline, read_settings, wire_decoder
+from .model_source import (
+    ENGINE_NAMES,
+    BuildOptions,
+    Engine,
+    Progress,
+    build_options,
+    check_engine,
+    check_engine_name,
+    resolve,
+    single_gguf,
+    stage_target,
+)
 from .sequence import SequenceCore
 from .speculative_loading import Drafter, SpeculationOptions, speculate, speculation_options
 from .tokenizer import Tokenizer
 
-Engine = Literal["llama", "ort"]
-Progress = Callable[[str, int, int], None]
-"""Called with what is going on ("download", "convert"), the work done and the whole, in bytes."""
+if TYPE_CHECKING:
+    from .embedding import EmbeddingModel
 
 DEFAULT_CONTEXT_LENGTH = 4096
-_ENGINE_NAMES: dict[Engine, str] = {"llama": "llama.cpp", "ort": "ONNX Runtime"}
 
 
 @dataclass(frozen=True, slots=True)
-class LoadOptions:
-    """How a model is to be built."""
+class LoadOptions(BuildOptions):
+    """How a model that generates is to be built."""
 
-    context_length: int | None
-    threads: int | None
-    target: ExecutionTargetKind | DeviceInfo | None
-    adapters: tuple[tuple[str, float], ...] = ()
     speculation: SpeculationOptions | None = None
 
 
@@ -93,65 +98,32 @@ def load(
     Raises WinMLError: 0x80070002 for a missing file or an unknown name, 0x80070570 for an unreadable file, 0x8007007E
     for a missing engine, 0x80070032 for a graph that is no decoder. Every message names the file and the mend.
     """
-    if engine is not None and engine not in _ENGINE_NAMES:
-        raise ValueError(f"engine must be 'llama', 'ort' or None, not {engine!r}")
-    options = LoadOptions(
-        index_value(context_length, "context_length", minimum=1) if context_length is not None else None,
-        index_value(threads, "threads", 512, 1) if threads is not None else None,
-        target
-        if target is None or isinstance(target, DeviceInfo)
-        else enum_value(target, ExecutionTargetKind, "target, unless it is a DeviceInfo,"),
-        adapter_pairs(adapters),
-        speculation_options(speculation, draft, draft_tokens),
-    )
+    check_engine_name(engine)
+    built = build_options(context_length, threads, target, adapters)
+    kind = None if isinstance(target, DeviceInfo) else target
+    load_draft = partial(load, threads=threads, target=kind, offline=offline, progress=progress)
+    speculative = speculation_options(speculation, draft, draft_tokens, load_draft)
+    options = LoadOptions(built.context_length, built.threads, built.target, built.adapters, speculative)
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
         return _load_folder(name, path, engine, options)
     if path.suffix.lower() == ".gguf":
-        _check_engine(path, "llama", engine)
+        check_engine(path, "llama", engine)
         return _load_gguf(name, path, options)
-    _check_engine(path, "ort", engine)
+    check_engine(path, "ort", engine)
     return _load_onnx(name, path, path.parent, options)
 
 
-def resolve(
-    source: str | os.PathLike[str], engine: Engine | None, offline: bool, progress: Progress | None
-) -> tuple[str, Path]:
-    """Return the model's name and its file or folder. An existing path wins over an equal catalog name."""
-    text = os.fspath(source)
-    if not isinstance(text, str):
-        raise TypeError(f"source must be a path or a name, not {type(source).__name__}")
-    if not text:
-        raise ValueError("source must not be empty")
-    path = Path(text)
-    if path.exists():
-        return path.stem if path.is_file() else path.resolve().name, path
-    from .named_models import fetch  # a path needs neither the catalog nor downloads
-
-    return fetch(source, engine, offline, progress)
-
-
-def _check_engine(path: Path, own: Engine, wanted: Engine | None) -> None:
-    if wanted is not None and wanted != own:
-        mend = (
-            f"convert it with `winml-lite convert {path} FOLDER` and load the folder"
-            if own == "llama"
-            else "llama.cpp reads .gguf files only"
-        )
-        raise WinMLError(
-            E_INVALIDARG, "genai.load", f"{path} runs on {_ENGINE_NAMES[own]}, not on {_ENGINE_NAMES[wanted]}: {mend}"
-        )
-
-
 def _load_folder(name: str, folder: Path, engine: Engine | None, options: LoadOptions) -> LanguageModel:
-    gguf = sorted(folder.glob("*.gguf"))
-    if gguf and not (folder / "genai_config.json").is_file() and engine != "ort":
-        first = [path for path in gguf if "-of-" not in path.stem or "-00001-of-" in path.stem]
-        if len(first) != 1:
-            raise WinMLError(NOT_SUPPORTED, "genai.load", f"{folder} holds several GGUF models: name one of them")
-        return _load_gguf(name, first[0], options)
+    if engine != "ort" and not (folder / "genai_config.json").is_file():
+        gguf = single_gguf(folder)
+        if gguf is not None:
+            return _load_gguf(name, gguf, options)
     if engine == "llama":
         raise WinMLError(E_INVALIDARG, "genai.load", f"{folder} holds no .gguf file for llama.cpp")
+    pipeline = read_pipeline(folder)
+    if pipeline is not None:
+        return _load_pipeline(name, folder, pipeline, options)
     return _load_onnx(name, find_decoder(folder), folder, options)
 
 
@@ -169,9 +141,31 @@ def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
     return _assemble(name, "llama", path, Tokenizer.from_file(path), (runtime, endpoints, stage), options)
 
 
-def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> LanguageModel:
+def _load_pipeline(name: str, folder: Path, pipeline: DecoderPipeline, options: LoadOptions) -> LanguageModel:
+    from .pipeline_folder import assemble_pipeline  # most models are one graph
+
+    _refuse_adapters(folder, options)
+    runtime = Runtime()
+    assembly = assemble_pipeline(runtime, pipeline, stage_target(runtime, options.target))
+    settings = read_settings(folder)
+    tokenizer = Tokenizer.from_file(folder)
+    capacity = _onnx_capacity(options.context_length, settings.context_length, folder)
+    for stage in assembly.stages:
+        if options.threads is not None:
+            stage.ort_options().set_thread_count(options.threads)
+    endpoints, state_owner = assembly.finish(folder, capacity, settings.head_size)
+    return _assemble(name, "ort", folder, tokenizer, (runtime, endpoints, state_owner), options)
+
+
+def _refuse_adapters(path: Path, options: LoadOptions) -> None:
     if options.adapters:
-        raise WinMLError(NOT_SUPPORTED, "genai.load", f"{file} is an ONNX model; LoRA adapters go with GGUF models only")
+        raise WinMLError(
+            NOT_SUPPORTED, "genai.load", f"{path} is an ONNX model; LoRA adapters go with GGUF models only"
+        )
+
+
+def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> LanguageModel:
+    _refuse_adapters(file, options)
     runtime = Runtime()
     with runtime.load_model(file) as model:
         wiring = wire_decoder(model, file)  # first: a file that is no decoder needs no tokenizer
@@ -198,16 +192,10 @@ def _onnx_capacity(wanted: int | None, declared: int | None, folder: Path) -> in
 
 def _add_stage(runtime: Runtime, model: Model, options: LoadOptions) -> tuple[PipelineBuilder, Stage]:
     builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(model, _target(runtime, options.target), "decoder")
+    stage = builder.add_model_stage(model, stage_target(runtime, options.target), "decoder")
     if options.speculation is not None:
         options.speculation.prepare(stage)
     return builder, stage
-
-
-def _target(runtime: Runtime, wanted: ExecutionTargetKind | DeviceInfo | None) -> ExecutionTarget | None:
-    if isinstance(wanted, DeviceInfo):
-        return runtime.create_target_from_adapter(wanted)
-    return None if wanted is None else runtime.create_target(wanted)
 
 
 def _assemble(
@@ -221,6 +209,13 @@ def _assemble(
     runtime, endpoints, state_owner = parts
     composition = SinglePipeline(runtime, endpoints, state_owner, runtime.create_cpu_target())
     if options.speculation is not None:
-        speculate(composition, tokenizer, options.speculation, load)
+        speculate(composition, tokenizer, options.speculation)
     core = SequenceCore(composition, tokenizer, tuple(tokenizer.eos_token_ids))
-    return LanguageModel(name, _ENGINE_NAMES[engine], str(file), core, (runtime, composition, tokenizer))
+    made = partial(_make_embedder, name, file, options) if engine == "llama" else None
+    return LanguageModel(name, ENGINE_NAMES[engine], str(file), core, (runtime, composition, tokenizer), made)
+
+
+def _make_embedder(name: str, file: Path, options: LoadOptions) -> EmbeddingModel:
+    from .embedding_loading import gguf_embedding  # most models only generate
+
+    return gguf_embedding(name, file, options)

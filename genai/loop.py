@@ -13,6 +13,7 @@ from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch, CancellationSource
 from .endpoints import Row
+from .operation_parts import make_evaluation, make_selector
 from .options import TextGenerationOptions
 from .results import (
     TextGenerationFinishReason,
@@ -53,23 +54,24 @@ class GenerationLoop:
         self.start_position = core.evaluated
         self._row_cell_count = core.row_cell_count
         self._capacity = core.capacity - self._row_cell_count if core.capacity else None
-        self._selector = core.make_selector(options)
+        self._selector = make_selector(core, options)
         self._decoder = core.tokenizer.create_decoder(continuation=True)
-        self._stop_text = StopText(options.stop, options.include_stop) if options.stop else None
+        self._stop_text = _stop_text(options)
         self._stopping = options.stopping
         self._eos = frozenset(core.eos_token_ids)
         self._stop_ids = frozenset(options.stop_token_ids)
-        self._evaluation = core.make_evaluation(options, self._latch)
+        self._evaluation = make_evaluation(core, options, self._latch)
         self._token_ids: list[int] = []
         self._fragments: list[str] = []
         self._logprobs: list[TokenLogprob] | None = None if options.top_logprobs is None else []
-        self._prompt_seconds = 0.0
-        self._decode_seconds = 0.0
+        self._prompt_seconds = self._decode_seconds = 0.0
         self._prompt_evaluated = 0
         self._error: WinMLError | None = None
         self._reason: TextGenerationFinishReason | None = None
         self._result: TextGenerationResult | None = None
         self._last_reason: TextGenerationFinishReason | None = None
+        self._is_torn = False  # whether a read has not come to its end: Ctrl-C, or what a caller's function has raised
+        self._handed_out = 0  # how many of the fragments
         self._is_complete: bool | None = None
         self._constraint = constraint
         if constraint is not None:
@@ -101,20 +103,48 @@ class GenerationLoop:
         """
         if self._reason is not None:
             self._leave()
-            return None
+            tail = self._fragments[self._handed_out :]  # of a last read that an interrupt cut short
+            self._handed_out = len(self._fragments)
+            return TextGenerationUpdate(None, tail[0]) if tail else None
+        was_torn, self._is_torn = self._is_torn, True
         started = perf_counter()
         is_first = not self._token_ids
         try:
-            return self._advance()
+            update = self._go_on() if was_torn else self._advance()
         except WinMLError as error:
             self._error = error
-            return self._finish(Reason.ERROR)
+            update = self._finish(Reason.ERROR)
         finally:
             elapsed = perf_counter() - started
             if is_first:
                 self._prompt_seconds += elapsed
             else:
                 self._decode_seconds += elapsed
+        self._handed_out = len(self._fragments)
+        self._is_torn = False
+        return update
+
+    def _go_on(self) -> TextGenerationUpdate | None:
+        """Read after a read that did not come to its end."""
+        self._mend()
+        place = self._handed_out
+        return self._update(place) if place < len(self._token_ids) else self._advance()
+
+    def _mend(self) -> None:
+        """Work out anew what follows from the emitted tokens; the sequence, which has them, is the truth."""
+        sequence, start = self._core.retained, self._prompt_token_count
+        emitted = sequence[start:]
+        self._selector = self._selector.again(sequence[:start], emitted)
+        self._decoder = self._core.tokenizer.create_decoder(continuation=True)
+        self._stop_text = _stop_text(self._options)
+        self._token_ids, self._fragments = [], []
+        for token_id in emitted:
+            self._follow(token_id)
+        if self._logprobs is not None:
+            del self._logprobs[len(emitted) :]
+        if self._constraint is not None and self._constraint.keep(len(emitted)):
+            self._last_reason = None
+        self._flush_at_limit()
 
     def _advance(self) -> TextGenerationUpdate | None:
         limit = self._limit()
@@ -142,8 +172,6 @@ class GenerationLoop:
 
     def _select(self, row: Row, constraint: ConstraintCore) -> int:
         """Select a legal token, and have the constraint accept it."""
-        if len(constraint.accepted) > len(self._token_ids):
-            return constraint.accepted[-1]  # an interrupt fell between its acceptance and its use
         token_id = self._selector.select(row, constraint)
         constraint.accept(token_id)
         return token_id
@@ -156,7 +184,7 @@ class GenerationLoop:
             return Reason.STOP_TOKEN
         if len(self._token_ids) == self._options.max_new_tokens:
             return Reason.MAX_TOKENS
-        if len(self._core.retained) == self._capacity:
+        if self._prompt_token_count + len(self._token_ids) == self._capacity:
             return Reason.SEQUENCE_CAPACITY
         return None
 
@@ -169,30 +197,47 @@ class GenerationLoop:
         return bool(self._stopping(tuple(self._token_ids), "".join(self._fragments) + held))
 
     def _emit(self, token_id: int) -> TextGenerationUpdate:
+        if self._logprobs is not None:
+            logprob = self._selector.logprob
+            assert logprob is not None
+            self._logprobs.append(logprob)
         self._evaluation.accept(token_id)
-        self._token_ids.append(token_id)
         self._selector.accept(token_id)
+        self._follow(token_id)
+        if self._stop_text is not None:
+            self._flush_at_limit()
+        return self._update(-1)
+
+    def _follow(self, token_id: int) -> None:
+        """Take an emitted token into the text."""
+        self._token_ids.append(token_id)
         fragment = self._decoder.decode_token(token_id)
         if self._stop_text is not None:
             fragment = self._stop_text.push(fragment)
-            if self._stop_text.matched is None and self._limit() is not None:
-                fragment += self._stop_text.flush()
         self._fragments.append(fragment)
-        if self._logprobs is None:
-            return TextGenerationUpdate(token_id, fragment)
-        logprob = self._selector.logprob
-        assert logprob is not None
-        self._logprobs.append(logprob)
-        return TextGenerationUpdate(token_id, fragment, logprob)
+
+    def _flush_at_limit(self) -> None:
+        """Release the text that is held back for a stop when the last emitted token has reached a limit."""
+        stop_text = self._stop_text
+        if stop_text is not None and stop_text.matched is None and self._token_ids and self._limit() is not None:
+            self._fragments[-1] += stop_text.flush()
+
+    def _update(self, place: int) -> TextGenerationUpdate:
+        token_id, fragment = self._token_ids[place], self._fragments[place]
+        logprobs = self._logprobs
+        return TextGenerationUpdate(token_id, fragment, None if logprobs is None else logprobs[place])
 
     def _finish(self, reason: TextGenerationFinishReason) -> TextGenerationUpdate | None:
         """End. Text that was held back for a stop string comes out as a last update without a token."""
         tail = self._stop_text.flush() if self._stop_text is not None else ""
         if self._has_stop_match() and reason is Reason.EOS_TOKEN:
             reason = Reason.STOP_TOKEN  # the match was waiting for a longer stop
-        self._fragments.append(tail)
+        if tail:
+            self._fragments.append(tail)
         evaluated = min(self._core.evaluated, self._prompt_token_count)
         self._prompt_evaluated = max(evaluated - self.start_position, 0)
+        if evaluated == self._prompt_token_count:  # the last of a prompt are tokens, so its rows are behind
+            self._prompt_evaluated += self._row_cell_count
         if self._constraint is not None:
             self._is_complete = self._constraint.can_stop
         self._reason = reason
@@ -206,7 +251,7 @@ class GenerationLoop:
         self._evaluation.settle()
         if self._constraint is not None:
             self._constraint.release(self)
-        ran = core.evaluated > self.start_position
+        ran = core.evaluated > self.start_position or bool(self._token_ids)  # a state that starts over is at 0
         core.finished(self, ran, self._reason is Reason.ERROR, self._restore)
 
     def _has_stop_match(self) -> bool:
@@ -237,9 +282,17 @@ class GenerationLoop:
     def close(self) -> None:
         """End an unfinished generation as CANCELED without running the model again."""
         if self._reason is None:
+            was_torn, self._is_torn = self._is_torn, True
+            if was_torn:
+                self._mend()
             self._finish(Reason.CANCELED)
+            self._handed_out = len(self._fragments)
         else:
             self._leave()
+
+
+def _stop_text(options: TextGenerationOptions) -> StopText | None:
+    return StopText(options.stop, options.include_stop) if options.stop else None
 
 
 def _message(error: WinMLError) -> str:

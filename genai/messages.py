@@ -164,7 +164,9 @@ class ChatCompletionToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatCompletionContentPart:
-    """One part of a message that is not a single string. Only `type="text"` with `text` can be formatted."""
+    """One part of a message that is not a single string: `type="text"` with `text`, or `type="image"` with nothing, to
+    which a `ChatMediaBinding` adds the pixels. Other types cannot be formatted.
+    """
 
     type: str
     text: str | None = None

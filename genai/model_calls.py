@@ -35,6 +35,7 @@ class ModelCalls(Closing):
     _turnstile: Turnstile
     _make_embedder: Callable[[], EmbeddingModel] | None
     _embedder: EmbeddingModel | None
+    _closes: list[Callable[[], object]]
 
     def _open(self) -> SequenceCore:
         raise NotImplementedError
@@ -50,7 +51,7 @@ class ModelCalls(Closing):
         self._take_turn(lambda core, latch: save_sequence(core, path), timeout)
 
     def load_state(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> None:
-        """Take over a sequence that `save_state` wrote: prompts and chats that begin like it cost their new tokens only.
+        """Take over a sequence that `save_state` wrote: what begins like it costs its new tokens only.
 
         The file must come from the same model files and adapters (0x8007000D), and fit the context length
         (0x8007007A); a damaged one is 0x80070570. Load only files you trust.
@@ -81,9 +82,7 @@ class ModelCalls(Closing):
         ends = [_text(continuation, "a continuation") for continuation in continuations]
         if not all(ends):
             raise ValueError("a continuation must not be empty")
-        return self._take_turn(
-            lambda core, latch: score_continuations(core, given, ends, latch), timeout, cancellation
-        )
+        return self._take_turn(lambda core, latch: score_continuations(core, given, ends, latch), timeout, cancellation)
 
     def perplexity(
         self,
@@ -133,16 +132,14 @@ class ModelCalls(Closing):
 
     def _embedding_model(self) -> EmbeddingModel:
         self._open()
-        if self._embedder is None:
+        embedder = self._embedder
+        if embedder is None:
             if self._make_embedder is None:
                 text = f"{self.file} gives logits only; genai.load_embedding loads models that embed texts"
                 raise NotSupportedError(NOT_SUPPORTED, "embed", text)
-            made = self._make_embedder()
-            if self._embedder is None:
-                self._embedder = made
-            else:
-                made.close()  # another thread was first
-        return self._embedder
+            embedder = self._embedder = self._make_embedder()
+            self._closes.append(embedder.close)
+        return embedder
 
     def _take_turn(
         self,

@@ -1,7 +1,8 @@
 """What lies in a model folder, and how its decoder is wired (design of `genai.load`).
 
-Understood: `genai_config.json` as onnxruntime-genai writes it, and a plain folder with one decoder ONNX. Not here:
-tokenizers (`tokenizer.py`) and running (`loading.py`).
+Understood: `genai_config.json` as onnxruntime-genai writes it, for one decoder file or a pipeline of several, and a
+plain folder with one decoder ONNX. Not here: tokenizers (`tokenizer.py`), connecting the graphs of a pipeline
+(`pipeline_folder.py`), running (`loading.py`).
 """
 
 from __future__ import annotations
@@ -55,6 +56,70 @@ def read_settings(folder: Path) -> DecoderSettings:
     heads, width = _count(config.get("num_attention_heads")), _count(config.get("hidden_size"))
     head_size = _count(config.get("head_dim")) or (width // heads if heads and width else None)
     return DecoderSettings(_count(config.get("max_position_embeddings")), head_size)
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineGraph:
+    """One graph of a decoder that is a pipeline of several."""
+
+    name: str
+    file: Path
+    renamed: dict[str, str]
+    """Outputs that go on under another name."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderPipeline:
+    """A decoder in several graphs; outputs go to later inputs of the same name."""
+
+    graphs: tuple[PipelineGraph, ...]
+    token_input: str
+    logits_output: str
+
+
+def read_pipeline(folder: Path) -> DecoderPipeline | None:
+    """Read `model.decoder.pipeline` of genai_config.json; None where there is none.
+
+    WinMLError 0x8007000D for a broken one, 0x80070002 for a missing file, 0x80070032 for graphs that take turns.
+    """
+    path = folder / "genai_config.json"
+    if not path.is_file():
+        return None
+    decoder = _object(_object(_read_json(path), "model", path), "decoder", path)
+    pipeline = decoder.get("pipeline")
+    if pipeline is None or pipeline == []:
+        return None
+    groups = pipeline if isinstance(pipeline, list) else [pipeline]
+    if not all(isinstance(group, dict) for group in groups):
+        raise WinMLError(INVALID_DATA, "genai.load", f"{path}: model.decoder.pipeline names no graphs")
+    graphs = [_pipeline_graph(folder, path, group, name) for group in groups for name in group]
+    inputs, outputs = decoder.get("inputs"), decoder.get("outputs")
+    return DecoderPipeline(tuple(graphs), _name(inputs, "input_ids"), _name(outputs, "logits"))
+
+
+def _pipeline_graph(folder: Path, path: Path, group: dict[str, Any], name: str) -> PipelineGraph:
+    graph = _object(group, name, path)
+    for flag, when in (("run_on_prompt", "prompts"), ("run_on_token_gen", "single tokens")):
+        if graph.get(flag, True) is not True:
+            raise WinMLError(
+                NOT_SUPPORTED,
+                "genai.load",
+                f"{path}: the graph {name!r} does not run on {when}; only pipelines that run whole are loaded",
+            )
+    filename, renamed = graph.get("filename"), graph.get("output_names_forwarder", {})
+    if not isinstance(filename, str) or not filename:
+        raise WinMLError(INVALID_DATA, "genai.load", f"{path}: the graph {name!r} names no file")
+    if not isinstance(renamed, dict) or not all(isinstance(new, str) for new in renamed.values()):
+        raise WinMLError(INVALID_DATA, "genai.load", f"{path}: the graph {name!r} has no valid output_names_forwarder")
+    if not (folder / filename).is_file():
+        raise WinMLError(FILE_NOT_FOUND, "genai.load", f"{path} names {filename}, which is not in the folder")
+    return PipelineGraph(name, folder / filename, renamed)
+
+
+def _name(names: Any, key: str) -> str:
+    """Return what a port is called; its own name unless the configuration renames it."""
+    name = names.get(key) if isinstance(names, dict) else None
+    return name if isinstance(name, str) and name else key
 
 
 def _single_decoder(folder: Path) -> Path:
@@ -115,16 +180,17 @@ def wire_decoder(model: Model, file: Path) -> DecoderWiring:
     pairs = []
     for index, name in enumerate(inputs):
         if name.startswith("past"):
-            present = _present_name(name, outputs)
+            present = present_name(name, outputs)
             if present is None:
                 raise WinMLError(
                     NOT_SUPPORTED, "genai.load", f"{file}: the input {name!r} has no matching present output"
                 )
             pairs.append((index, outputs[present]))
     if not pairs:
-        raise WinMLError(
-            NOT_SUPPORTED, "genai.load", f"{file}: the graph is no decoder with a cache: its inputs are {inputs}"
-        )
+        text = f"{file}: the graph is no decoder with a cache: its inputs are {inputs}"
+        if {"last_hidden_state", "token_embeddings", "sentence_embedding"} & outputs.keys():
+            text += "; it embeds texts: load it with genai.load_embedding"
+        raise WinMLError(NOT_SUPPORTED, "genai.load", text)
     token_input = inputs.index("input_ids") if "input_ids" in inputs else _first_integer(model, file)
     if "logits" not in outputs:
         raise WinMLError(
@@ -133,7 +199,8 @@ def wire_decoder(model: Model, file: Path) -> DecoderWiring:
     return DecoderWiring(token_input, outputs["logits"], tuple(pairs))
 
 
-def _present_name(past: str, outputs: dict[str, int]) -> str | None:
+def present_name(past: str, outputs: dict[str, int]) -> str | None:
+    """Return the output that becomes the state input `past` of the next run."""
     candidates = (past.replace("past_key_values", "present", 1), past.replace("past", "present", 1))
     return next((name for name in candidates if name in outputs), None)
 
@@ -149,7 +216,10 @@ def declare_state(stage: Stage, wiring: DecoderWiring, head_size: int | None) ->
     """Declare the cache of a decoder stage before `build`."""
     for past, present in wiring.state_pairs:
         stage.add_state_tensor_pair(past, present)
+    set_head_size(stage, head_size)
+
+
+def set_head_size(stage: Stage, head_size: int | None) -> None:
+    """Fix the last cache dimension, a symbol in models of onnxruntime-genai's builder; others ignore it."""
     if head_size is not None:
-        # The model builder of onnxruntime-genai leaves the last cache dimension to this symbol; others ignore the
-        # override.
         stage.symbolic_dimensions["kv_cache_dim"] = head_size

@@ -19,7 +19,7 @@ from .codes import FILE_NOT_FOUND, MODULE_NOT_FOUND
 
 if TYPE_CHECKING:
     from .convert.conversion import Operators, Weights
-    from .loading import Engine, Progress
+    from .model_source import Engine, Progress
 
 
 def fetch(

@@ -54,9 +54,9 @@ class TextGenerationOptions:
     dry_multiplier: penalty for the token that would prolong a repetition of `dry_allowed_length` tokens; 0 is off.
     dry_base: each further repeated token multiplies that penalty by it; at least 1.
     dry_allowed_length: longest repetition that costs nothing, at least 1.
-    dry_sequence_breakers: texts and token ids over which no repetition is counted.
-    logits_processors: functions (ids, row) -> row, called in order for every token. `ids` are prompt and output so far,
-        `row` is a float64 array of shape (vocabulary,), theirs to change and return.
+    dry_sequence_breakers: texts and token ids (or one of either) over which no repetition is counted.
+    logits_processors: functions (ids, row) -> row (or one), called in order for every token. `ids` are prompt and
+        output so far, `row` is a float64 array of shape (vocabulary,), theirs to change and return.
     top_logprobs: report the log probability of every emitted token and of the so many likeliest; 0 for the emitted one
         alone, None is off.
     include_stop: the stop text that ended the generation stays at the end of the text.
@@ -90,8 +90,8 @@ class TextGenerationOptions:
     dry_multiplier: float = 0.0
     dry_base: float = 1.75
     dry_allowed_length: int = 2
-    dry_sequence_breakers: Iterable[str | int] = ("\n", ":", '"', "*")
-    logits_processors: Iterable[LogitsProcessor] = ()
+    dry_sequence_breakers: Iterable[str | int] | int = ("\n", ":", '"', "*")
+    logits_processors: Iterable[LogitsProcessor] | LogitsProcessor = ()
     top_logprobs: int | None = None
     include_stop: bool = False
     stopping: StoppingPredicate | None = None

@@ -98,9 +98,7 @@ def perplexity_of(
     variance = math.fsum((value - mean) ** 2 for value in values) / count if math.isfinite(mean) else math.nan
     result = math.exp(mean) if mean < 700 else math.inf
     error = result * math.sqrt(variance / (count - 1)) if count > 1 else math.nan
-    return Perplexity(
-        result, mean, error, count, len(token_ids), windows.window, windows.stride, windows.definition
-    )
+    return Perplexity(result, mean, error, count, len(token_ids), windows.window, windows.stride, windows.definition)
 
 
 def _cut(core: SequenceCore, token_ids: list[int], windows: Windows) -> Iterator[tuple[list[int], int]]:

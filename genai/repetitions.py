@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from winml_lite import WinMLError
 
+from .option_values import sequence_breakers
 from .options import TextGenerationOptions
 
 Row: TypeAlias = npt.NDArray[Any]
@@ -100,8 +101,9 @@ class Dry:
         # Beyond this length the penalty stays the same, so there is no need to look further back.
         self._longest = self._allowed + (int(MAX_EXPONENT / growth) if growth > 1e-6 else 0)
         self._vocabulary_size = vocabulary_size
-        self._breaker_ids = {item for item in options.dry_sequence_breakers if isinstance(item, int)}
-        self._breakers = [item.encode() for item in options.dry_sequence_breakers if isinstance(item, str)]
+        breakers = sequence_breakers(options.dry_sequence_breakers)
+        self._breaker_ids = {item for item in breakers if isinstance(item, int)}
+        self._breakers = [item.encode() for item in breakers if isinstance(item, str)]
         if pieces is None:
             if self._breakers:
                 raise ValueError("dry_sequence_breakers: without a tokenizer they must be token ids")

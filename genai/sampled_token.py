@@ -5,6 +5,7 @@ Options about choosing have nothing to work on there and are refused; limits and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,8 @@ from .options import TextGenerationOptions
 from .sampling import TokenSelector
 
 if TYPE_CHECKING:
-    from .results import TokenLogprob
     from .constraint_state import ConstraintCore
+    from .results import TokenLogprob
 
 _WITHOUT_LOGITS = frozenset({"max_new_tokens", "stop_token_ids", "stop", "include_stop", "stopping"})
 _PARAMETERS = frozenset(
@@ -37,11 +38,12 @@ def check_sampled_options(options: TextGenerationOptions) -> None:
     """Raise NotSupportedError 0x80070032 for options that need logits."""
     free = _WITHOUT_LOGITS | _PARAMETERS
     for field in fields(options):
-        if field.name not in free and getattr(options, field.name) != getattr(_DEFAULTS, field.name):
+        value = getattr(options, field.name)
+        if field.name not in free and value != getattr(_DEFAULTS, field.name):
             raise NotSupportedError(
                 NOT_SUPPORTED,
                 "generate",
-                f"{field.name}={getattr(options, field.name)!r} needs logits, but the pipeline chooses its tokens itself",
+                f"{field.name}={value!r} needs logits, but the pipeline chooses its tokens itself",
             )
 
 
@@ -75,3 +77,7 @@ class SampledTokenSelector:
 
     def accept(self, token_id: int) -> None:
         """Nothing to remember."""
+
+    def again(self, prompt_ids: Iterable[int], token_ids: Iterable[int]) -> SampledTokenSelector:
+        """Return a selector as this one was after `token_ids`: itself, which remembers nothing."""
+        return self

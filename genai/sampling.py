@@ -30,9 +30,10 @@ from .codes import INVALID_DATA, NO_LEGAL_TOKEN
 from .filters import FilteredCandidates
 from .log_probabilities import token_logprob
 from .logit_bias import LogitBias
+from .option_values import callables
 from .options import TextGenerationOptions
 from .penalties import Penalties
-from .random_numbers import SplitMix64
+from .random_numbers import UNIT, split_mix64, unit_interval
 from .repetitions import Dry, NoRepeat
 from .results import TokenLogprob
 from .row_edits import Bias, EndBan, Processors, RowEdit
@@ -60,9 +61,8 @@ class TokenSelector:
     tokens of its tokenizer); `prompt_ids` is what precedes the output. `eos_token_ids` is what `min_new_tokens` and
     `ignore_eos` ban, `token_bytes` finds the sequence breakers of DRY that are texts.
 
-    `seed` is the seed really used: that of the options, or a fresh one for 0. One random number is drawn per sampled
-    token, none for greedy selection. `logprob` belongs to the token that was selected last, None without
-    `top_logprobs`.
+    `seed` is the seed really used: that of the options, or a fresh one for 0. One random number belongs to each sampled
+    token, none to greedy selection. `logprob` is that of the token that was selected last, None without `top_logprobs`.
 
     ValueError for a bias on a token outside the vocabulary, and for text breakers without `token_bytes`.
     """
@@ -78,8 +78,7 @@ class TokenSelector:
     ) -> None:
         self.seed = options.seed or int.from_bytes(os.urandom(8), "little") or 1
         self.logprob: TokenLogprob | None = None
-        self._generator = SplitMix64(self.seed)
-        self._random = self._generator.random
+        self._place = 0  # how many tokens were accepted
         self._options = options
         self._prompt_ids = tuple(prompt_ids)
         self._eos_token_ids = tuple(eos_token_ids)
@@ -101,7 +100,7 @@ class TokenSelector:
         if isinstance(options.logit_bias, LogitBias):
             edits.append(Bias(options.logit_bias, size))
         if options.logits_processors:
-            edits.append(Processors(options.logits_processors, prompt))
+            edits.append(Processors(callables(options.logits_processors, "logits_processors"), prompt))
         if options.repetition_penalty != 1 or options.presence_penalty or options.frequency_penalty:
             edits.append(Penalties(options, size, prompt))
         bans: list[RowEdit] = []
@@ -121,7 +120,7 @@ class TokenSelector:
         self._shape = (size,)
 
     def select(self, row: Row, legal: LegalTokens | None = None) -> int:
-        """Return the id of the next token; `accept` makes it count for penalties and repetitions.
+        """Return the id of the next token; until `accept`, which makes it count, an equal row gives the same one.
 
         row: float32 logits of shape (vocabulary_size,), left unchanged; float64 is used as it is, other types become
         float32.
@@ -164,11 +163,11 @@ class TokenSelector:
     def _choose(self, row: Row) -> int:
         candidates = self._candidates
         if candidates is not None:
-            if not self._options.xtc_probability:
-                return candidates.draw(row, self._random())
-            u, chance = self._generator.random_pair()
-            candidates.excludes_top = chance < self._options.xtc_probability
-            return candidates.draw(row, u)
+            number = split_mix64(self.seed, self._place)
+            if self._options.xtc_probability:
+                # Another number that takes none of the sequence: the first of a sequence that this one begins.
+                candidates.excludes_top = unit_interval(split_mix64(number)) < self._options.xtc_probability
+            return candidates.draw(row, (number >> 11) * UNIT)
         token_id = int(row.argmax())
         value = row.item(token_id)
         if value != value:  # argmax stops at the first NaN
@@ -209,10 +208,22 @@ class TokenSelector:
 
     def accept(self, token_id: int) -> None:
         """Count `token_id` as emitted."""
+        self._place += 1
         for edit in self._edits:
             edit.accept(token_id)
         for ban in self._bans:
             ban.accept(token_id)
+
+    def again(self, prompt_ids: Iterable[int], token_ids: Iterable[int]) -> TokenSelector:
+        """Return a selector as this one was when it had accepted exactly `token_ids` after `prompt_ids`."""
+        size = self._shape[0] if self._shape is not None else 0
+        selector = TokenSelector(
+            self._options, size, prompt_ids, eos_token_ids=self._eos_token_ids, token_bytes=self._token_bytes
+        )
+        selector.seed = self.seed
+        for token_id in token_ids:
+            selector.accept(token_id)
+        return selector
 
 
 def _candidates_of(options: TextGenerationOptions, vocabulary_size: int) -> Candidates:

@@ -1,4 +1,4 @@
-"""Parts of a prompt that is not all tokens (genai §6.6): the public value types. Feeding them is `segmented_prompt.py`."""
+"""Parts of a prompt (genai §6.6): the public value types. Feeding them is `segmented_prompt.py`."""
 
 from __future__ import annotations
 

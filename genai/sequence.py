@@ -11,15 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from winml_lite import WinMLError
 
-from .cancellation import CancellationLatch, CancellationSource
+from .cancellation import CancellationSource
 from .codes import E_INVALIDARG, E_NOT_VALID_STATE
 from .composition import Composition
-from .evaluation import Evaluation
+from .evaluated_sequence import EvaluatedSequence
 from .loop import GenerationLoop
 from .options import TextGenerationOptions
 from .results import (
@@ -27,14 +24,8 @@ from .results import (
     TextGenerationSequenceState,
     TextGenerationSessionState,
 )
-from .row_edits import check_bias
-from .sampled_token import SampledTokenSelector
-from .sampling import TokenSelector
-from .segmented_prompt import SegmentedEvaluation, SegmentedPrompt
+from .segmented_prompt import SegmentedPrompt
 from .segments import TextGenerationSegment
-from .speculation import Speculation, step_rows
-from .speculative_evaluation import SpeculativeEvaluation
-from .speculative_statistics import NOTHING_DRAFTED
 from .start_checks import check_capacity, check_ids, check_means, check_segments, check_startable
 from .tokenizer import Tokenizer
 
@@ -58,36 +49,20 @@ class _Beginning:
     segmented: SegmentedPrompt | None = None
 
 
-class SequenceCore:
-    """Prompt and emitted tokens of one composition, how far the model has consumed them, and what may happen next.
+class SequenceCore(EvaluatedSequence):
+    """A sequence and what may happen to it next.
 
-    `retained` is prompt plus emitted tokens, `evaluated` how many of them the model has consumed; `segmented` is the
-    prompt where embedding rows lie between them. The core must be the only user of its pipelines, and closes the
-    wrappers it is given. WinMLError 0x80070057 for a decoder whose mask or position input is of an unknown type.
+    The core must be the only user of its pipelines, and closes the wrappers it is given. WinMLError 0x80070057 for a
+    decoder whose mask or position input is of an unknown type.
     """
 
     def __init__(self, composition: Composition, tokenizer: Tokenizer, eos_token_ids: tuple[int, ...]) -> None:
-        self.composition = composition
-        self.feed = composition.feed
+        super().__init__(composition)
         self.tokenizer = tokenizer
         self.eos_token_ids = eos_token_ids
         self.state = State.EMPTY
-        self.retained: list[int] = []
-        self.evaluated = 0
-        self.segmented: SegmentedPrompt | None = None
-        self.speculation: Speculation | None = composition.speculation
         self._operation: GenerationLoop | None = None
         self.feed.prepare()
-
-    @property
-    def capacity(self) -> int:
-        """Most tokens that prompt and output may have together; 0 = unbounded."""
-        return self.composition.capacity
-
-    @property
-    def row_cell_count(self) -> int:
-        """What embedding rows of the prompt take of the capacity."""
-        return self.segmented.cell_count if self.segmented is not None else 0
 
     @property
     def is_unusable(self) -> bool:
@@ -109,43 +84,6 @@ class SequenceCore:
     def retained_token_ids(self) -> tuple[int, ...]:
         return () if self.is_unusable else tuple(self.retained)
 
-    # --- what an operation is made of ---------------------------------------------------------------------------------
-
-    def make_selector(self, options: TextGenerationOptions) -> TokenSelector | SampledTokenSelector:
-        """What chooses the tokens of an operation, or takes those that the pipeline has chosen."""
-        if self.composition.chooses:
-            return SampledTokenSelector(self.tokenizer.token_count)
-        if options.logit_bias and not self.feed.vocabulary_size:  # the first row would tell too late
-            check_bias(options.logit_bias, self.tokenizer.token_count)
-        return TokenSelector(
-            options,
-            self.feed.vocabulary_size,
-            self.retained,
-            eos_token_ids=self.eos_token_ids,
-            token_bytes=self.tokenizer.token_bytes,
-        )
-
-    def make_evaluation(self, options: TextGenerationOptions, latch: CancellationLatch) -> Evaluation:
-        """What runs the model in an operation."""
-        speculation = self.speculation
-        if self.segmented is not None:
-            return SegmentedEvaluation(self, latch, NOTHING_DRAFTED if speculation is not None else None)
-        if speculation is not None:
-            return SpeculativeEvaluation(self, latch, speculation, options)
-        return Evaluation(self, latch)
-
-    def step_rows(self, token_ids: Sequence[int], position: int) -> npt.NDArray[np.float32]:
-        """Evaluate `token_ids` after `position` earlier tokens; return the logits after each."""
-        return step_rows(self.composition.state_owner, self.composition.feed, token_ids, position)
-
-    def take_back(self) -> None:
-        """Have the model forget what it has consumed beyond `evaluated` tokens."""
-        position = self.composition.position
-        if position > self.evaluated and not self._rewind(self.evaluated):
-            self.composition.reset()
-            position = 0
-        self.evaluated = min(self.evaluated, position)
-
     # --- starting -----------------------------------------------------------------------------------------------------
 
     def recover(self) -> None:
@@ -154,7 +92,7 @@ class SequenceCore:
         """
         if self._operation is not None:
             self._operation.close()
-        if self.state is State.RESET_REQUIRED or self._evaluated_by_stage() != self.evaluated:
+        if self.state is State.RESET_REQUIRED or self.consumed() != self.evaluated:
             self._drop()
 
     def start(
@@ -179,7 +117,7 @@ class SequenceCore:
         check_capacity(len(prompt), self.capacity, options)
         self.composition.check_prompt(len(prompt))
         self._check_position()
-        return self._begin(_Beginning(prompt, self._shared_prefix(prompt)), options, cancellation, constraint)
+        return self._begin(_Beginning(prompt, self.shared_prefix(prompt)), options, cancellation, constraint)
 
     def start_segments(
         self,
@@ -246,9 +184,9 @@ class SequenceCore:
             self.segmented = beginning.segmented
             operation = GenerationLoop(self, options, cancellation, beginning.restore, constraint)
             if not self.composition.keeps_sequence or self.segmented is not None or before[2] is not None:
-                self._forget()
+                self.forget()
             elif self.evaluated < before[1]:
-                self._forget_after(self.evaluated)
+                self.forget_after(self.evaluated)
             operation.start_position = self.evaluated
             self.feed.begin()
             self._operation, self.state = operation, State.ACTIVE
@@ -258,7 +196,7 @@ class SequenceCore:
             self.retained, self.evaluated, self.segmented = before
             if operation is not None:
                 operation.close()
-            self.evaluated = min(self.evaluated, self._evaluated_by_stage())
+            self.evaluated = min(self.evaluated, self.consumed())
             raise
 
     @property
@@ -266,7 +204,7 @@ class SequenceCore:
         return self.feed.vocabulary_size or self.tokenizer.token_count
 
     def _check_position(self) -> None:
-        count = self._evaluated_by_stage()
+        count = self.consumed()
         if count == self.evaluated:
             return
         if self.state is State.EMPTY:  # a session before this one has left its sequence in the pipeline
@@ -280,52 +218,7 @@ class SequenceCore:
                 "somebody else moved it; call reset()",
             )
 
-    def _evaluated_by_stage(self) -> int:
-        """How many tokens the stage has consumed."""
-        position = self.composition.position
-        return position if self.segmented is None else self.segmented.token_count_at(position)
-
-    def _shared_prefix(self, prompt: list[int]) -> int:
-        """Leading tokens of `prompt` that the model has consumed; at least one token is left to evaluate."""
-        limit = min(self.evaluated, len(prompt) - 1)
-        for index, (old, new) in enumerate(zip(self.retained[:limit], prompt, strict=False)):
-            if old != new:
-                return index
-        return limit
-
-    def _forget_after(self, length: int) -> None:
-        """Have the model forget everything after `length` consumed tokens, or everything when it cannot rewind."""
-        if length and self._rewind(length):
-            self.evaluated = length
-        else:
-            self._forget()
-
-    def _forget(self) -> None:
-        self.composition.reset()
-        self.evaluated = 0
-
-    def _rewind(self, position: int) -> bool:
-        try:
-            self.composition.rewind(position)
-        except WinMLError:
-            return False
-        return True
-
     # --- ending -------------------------------------------------------------------------------------------------------
-
-    def synchronize(self) -> None:
-        """Take the position from the stage: an interrupt may fall between a run and its book-keeping, and a state that
-        cannot take back a broken run starts again at 0.
-        """
-        count = self._evaluated_by_stage()
-        if count <= len(self.retained):
-            self.evaluated = count
-
-    def step_back(self) -> None:
-        """Un-consume the last token, to get its row once more."""
-        if not self._rewind(self.composition.position - 1):
-            self.composition.reset()
-        self.synchronize()
 
     def finished(self, operation: GenerationLoop, ran: bool, failed: bool, restore: list[int] | None) -> None:
         """Leave ACTIVE, unless `operation` has left it before.
@@ -357,7 +250,7 @@ class SequenceCore:
         self.state = State.RESET_REQUIRED  # should the pipeline refuse
         self._operation = None
         self.retained = []
-        self._forget()
+        self.forget()
         self.segmented = None
         self.state = State.EMPTY
 

@@ -6,14 +6,14 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from winml_lite import ExecutionTarget, MediaEncoder, NotSupportedError, Runtime, WinMLError
+from winml_lite import ExecutionTarget, MediaEncoder, NotSupportedError, Runtime
 
 from .affinity import ThreadAffinity
 from .cancellation import CancellationSource
-from .checks import index_value, instance_of
 from .closing import Closing
-from .codes import E_INVALIDARG, NOT_SUPPORTED
+from .codes import NOT_SUPPORTED
 from .configuration import TextGenerationConfiguration
+from .operation_arguments import constraint_core, operation, segment_list, token_id_list
 from .options import TextGenerationOptions
 from .results import (
     TextGenerationCapabilities,
@@ -22,13 +22,12 @@ from .results import (
     TextGenerationSessionState,
 )
 from .saved_state import load_sequence, save_sequence
-from .segments import TextGenerationSegment, TextGenerationSegmentKind
+from .segments import TextGenerationSegment
 from .sequence import SequenceCore
 from .stream import TextGenerationStream
 
 if TYPE_CHECKING:
     from .constraint import TokenConstraint
-    from .constraint_state import ConstraintCore
 
 
 class TextGenerationSession(Closing):
@@ -124,7 +123,7 @@ class TextGenerationSession(Closing):
         core = self._open()
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be a str, not {type(prompt).__name__}")
-        options, cancellation = _operation(options, cancellation)
+        options, cancellation = operation(options, cancellation)
         return TextGenerationStream(core.start(core.tokenizer.encode(prompt), options, cancellation))
 
     stream = generate_text
@@ -148,10 +147,10 @@ class TextGenerationSession(Closing):
     ) -> TextGenerationStream:
         """Start a generation from token ids; it replaces the present sequence. ValueError for no ids."""
         core = self._open()
-        ids = _token_ids(token_ids)
+        ids = token_id_list(token_ids)
         if not ids:
             raise ValueError("token_ids must not be empty")
-        options, cancellation = _operation(options, cancellation)
+        options, cancellation = operation(options, cancellation)
         return TextGenerationStream(core.start(ids, options, cancellation))
 
     def generate_segments(
@@ -171,8 +170,8 @@ class TextGenerationSession(Closing):
         take them (see `capabilities`), WinMLError 0x80070057 for a tensor and a layout that are not one pair.
         """
         core = self._open()
-        parts = _segments(segments)
-        options, cancellation = _operation(options, cancellation)
+        parts = segment_list(segments)
+        options, cancellation = operation(options, cancellation)
         return TextGenerationStream(core.start_segments(parts, options, cancellation))
 
     stream_segments = generate_segments
@@ -187,9 +186,9 @@ class TextGenerationSession(Closing):
     ) -> TextGenerationStream:
         """`generate_segments` with an output that `constraint` allows; the constraint starts over."""
         core = self._open()
-        parts = _segments(segments)
-        state = _constraint_state(core, constraint)
-        options, cancellation = _operation(options, cancellation)
+        parts = segment_list(segments)
+        state = constraint_core(core, constraint)
+        options, cancellation = operation(options, cancellation)
         return TextGenerationStream(core.start_segments(parts, options, cancellation, state))
 
     def continue_tokens(
@@ -201,8 +200,8 @@ class TextGenerationSession(Closing):
     ) -> TextGenerationStream:
         """Append `token_ids` to the sequence and go on. They may be empty while the last emitted token is pending."""
         core = self._open()
-        ids = _token_ids(token_ids)
-        options, cancellation = _operation(options, cancellation)
+        ids = token_id_list(token_ids)
+        options, cancellation = operation(options, cancellation)
         return TextGenerationStream(core.resume(ids, options, cancellation))
 
     def generate_tokens_with_constraint(
@@ -218,11 +217,11 @@ class TextGenerationSession(Closing):
         WinMLError 0x80070057 for a constraint of another vocabulary, 0x8007139F while another stream uses it.
         """
         core = self._open()
-        ids = _token_ids(token_ids)
+        ids = token_id_list(token_ids)
         if not ids:
             raise ValueError("token_ids must not be empty")
-        state = _constraint_state(core, constraint)
-        options, cancellation = _operation(options, cancellation)
+        state = constraint_core(core, constraint)
+        options, cancellation = operation(options, cancellation)
         return TextGenerationStream(core.start(ids, options, cancellation, state))
 
     def continue_tokens_with_constraint(
@@ -235,9 +234,9 @@ class TextGenerationSession(Closing):
     ) -> TextGenerationStream:
         """`continue_tokens` with an output that `constraint` allows; the constraint starts over."""
         core = self._open()
-        ids = _token_ids(token_ids)
-        state = _constraint_state(core, constraint)
-        options, cancellation = _operation(options, cancellation)
+        ids = token_id_list(token_ids)
+        state = constraint_core(core, constraint)
+        options, cancellation = operation(options, cancellation)
         return TextGenerationStream(core.resume(ids, options, cancellation, state))
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
@@ -267,46 +266,6 @@ class TextGenerationSession(Closing):
 
     def _check_open(self) -> SequenceCore:
         return self._open()
-
-
-def _token_ids(token_ids: Iterable[int]) -> list[int]:
-    if isinstance(token_ids, bytes | bytearray | memoryview):  # their bytes would pass as ids
-        raise TypeError(f"token_ids must be token ids, not {type(token_ids).__name__}")
-    return [index_value(token_id, "token id") for token_id in token_ids]
-
-
-def _segments(segments: Iterable[TextGenerationSegment]) -> list[TextGenerationSegment]:
-    parts = [instance_of(segment, TextGenerationSegment, "segment") for segment in segments]
-    if not parts:
-        raise ValueError("segments must not be empty")
-    if parts[-1].kind is not TextGenerationSegmentKind.TOKENS:
-        raise ValueError("the last segment must be tokens: embedding rows give no logits")
-    return parts
-
-
-def _constraint_state(core: SequenceCore, constraint: TokenConstraint) -> ConstraintCore:
-    """Return what stands behind a constraint that is free and fits the session's tokenizer."""
-    from .constraint import TokenConstraint
-
-    state = instance_of(constraint, TokenConstraint, "constraint")._open()
-    if state.table is not core.tokenizer.underlying_object.token_table:
-        raise WinMLError(E_INVALIDARG, "generate", "the constraint was made by another tokenizer")
-    state.check_free()
-    return state
-
-
-def _operation(
-    options: TextGenerationOptions | None, cancellation: CancellationSource | None
-) -> tuple[TextGenerationOptions, CancellationSource]:
-    """Fill in what an operation was not given: all-default options, a private cancellation source."""
-    if options is None:
-        options = TextGenerationOptions()
-    if cancellation is None:
-        cancellation = CancellationSource()
-    return (
-        instance_of(options, TextGenerationOptions, "options"),
-        instance_of(cancellation, CancellationSource, "cancellation"),
-    )
 
 
 def run_to_end(stream: TextGenerationStream) -> TextGenerationResult:

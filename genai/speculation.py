@@ -20,6 +20,7 @@ from .step_costs import WIDEST, StepCosts
 
 MOST_DRAFTED = WIDEST - 1
 """Most tokens of one draft."""
+_WHAT = "speculative decoding"
 
 
 class DraftSource(Protocol):
@@ -79,7 +80,7 @@ def step_rows(stage: Stage, feed: RowSteps, ids: Sequence[int], position: int) -
     return np.asarray(stage.step_all_positions(ids))
 
 
-def draft_limit(stage: Stage, wanted: int, what: str = "create_session") -> int:
+def draft_limit(stage: Stage, wanted: int) -> int:
     """Return how many of `wanted` drafted tokens a stage can verify and take back.
 
     NotSupportedError 0x80070032 for one that cannot: it has no steps, gives the logits of the last token only, or
@@ -88,7 +89,10 @@ def draft_limit(stage: Stage, wanted: int, what: str = "create_session") -> int:
     capabilities = stage.speculative_capabilities
     if not capabilities.can_verify:
         raise NotSupportedError(
-            NOT_SUPPORTED, what, "the model gives the logits of the last token only, so no draft can be verified"
+            NOT_SUPPORTED,
+            _WHAT,
+            "the model gives the logits of the last token only, so no draft can be verified; "
+            "a model that this package has converted before must be converted again",
         )
     limit = min(
         wanted,
@@ -104,7 +108,7 @@ def draft_limit(stage: Stage, wanted: int, what: str = "create_session") -> int:
     if limit < 1:
         raise NotSupportedError(
             NOT_SUPPORTED,
-            what,
+            _WHAT,
             "the state of the model cannot be taken back; a recurrent one needs draft_token_limit_hint before build",
         )
     return limit

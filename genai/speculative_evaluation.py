@@ -23,7 +23,7 @@ from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch
 from .codes import CANCELLED
-from .draft_pace import DraftPace
+from .draft_pace import draft_length
 from .endpoints import Row
 from .evaluation import Evaluation
 from .options import TextGenerationOptions
@@ -49,7 +49,6 @@ class SpeculativeEvaluation(Evaluation):
         "_failure",
         "_has_begun",
         "_is_ahead",
-        "_pace",
         "_rows",
         "_speculation",
         "_stops",
@@ -65,7 +64,6 @@ class SpeculativeEvaluation(Evaluation):
     ) -> None:
         super().__init__(core, latch)
         self._speculation = speculation
-        self._pace = DraftPace(speculation.costs)
         self._stops = frozenset((*core.eos_token_ids, *options.stop_token_ids))
         """Tokens that end a draft."""
         self._end = len(core.retained) + options.max_new_tokens
@@ -187,7 +185,7 @@ class SpeculativeEvaluation(Evaluation):
             self._latch.on_cancel(source.abort)
             source.begin(sequence)
             self._has_begun = True
-        count = self._pace.length(source.outlook(sequence, most))
+        count = draft_length(costs, source.outlook(sequence, most))
         if not count:
             return []
         started = perf_counter()

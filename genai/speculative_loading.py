@@ -34,6 +34,8 @@ class SpeculationOptions:
     method: TextGenerationSpeculativeMethod
     draft: str | os.PathLike[str] | LanguageModel | None
     token_count: int | None
+    load: Callable[[str | os.PathLike[str]], LanguageModel]
+    """Loads that model from a path or a name."""
 
     def prepare(self, stage: Stage) -> None:
         """Set what a stage must know before it is built."""
@@ -42,9 +44,12 @@ class SpeculationOptions:
 
 
 def speculation_options(
-    speculation: Drafter | None, draft: str | os.PathLike[str] | LanguageModel | None, draft_tokens: int | None
+    speculation: Drafter | None,
+    draft: str | os.PathLike[str] | LanguageModel | None,
+    draft_tokens: int | None,
+    load: Callable[[str | os.PathLike[str]], LanguageModel],
 ) -> SpeculationOptions | None:
-    """Check what was said; None where nothing is to be drafted."""
+    """Check what was said; None where nothing is to be drafted. `load` loads a model that drafts."""
     if speculation is not None and speculation not in get_args(Drafter):
         raise ValueError(f"speculation must be 'lookup', 'predictor' or None, not {speculation!r}")
     if speculation is not None and draft is not None:
@@ -53,39 +58,32 @@ def speculation_options(
         raise TypeError(f"draft must be a path, a name or a LanguageModel, not {type(draft).__name__}")
     count = None if draft_tokens is None else index_value(draft_tokens, "draft_tokens", minimum=1)
     if draft is not None:
-        return SpeculationOptions(Method.DRAFT_MODEL, draft, count)
+        return SpeculationOptions(Method.DRAFT_MODEL, draft, count, load)
     if speculation is None:
         if count is not None:
             raise ValueError("draft_tokens says how much is drafted; say how with speculation= or draft=")
         return None
-    return SpeculationOptions(_METHODS[speculation], None, count)
+    return SpeculationOptions(_METHODS[speculation], None, count, load)
 
 
-def speculate(
-    composition: SinglePipeline,
-    tokenizer: Tokenizer,
-    options: SpeculationOptions,
-    load: Callable[[str | os.PathLike[str]], LanguageModel],
-) -> None:
+def speculate(composition: SinglePipeline, tokenizer: Tokenizer, options: SpeculationOptions) -> None:
     """Have the composition of a loaded model draft tokens.
 
     NotSupportedError 0x80070032 for a model that cannot verify drafts, WinMLError 0x80070057 for a drafting model of
     another vocabulary.
     """
     check_target(composition.endpoints, composition.state_owner)
-    draft = None if options.draft is None else _draft(options.draft, tokenizer, load)
+    draft = None if options.draft is None else _draft(options, options.draft, tokenizer)
     settings = DraftSettings(options.method, options.token_count or MOST_DRAFTED)
     size = composition.feed.vocabulary_size or tokenizer.token_count
     composition.speculate(make_speculation(settings, composition, draft, size))
 
 
 def _draft(
-    given: str | os.PathLike[str] | LanguageModel,
-    tokenizer: Tokenizer,
-    load: Callable[[str | os.PathLike[str]], LanguageModel],
+    options: SpeculationOptions, given: str | os.PathLike[str] | LanguageModel, tokenizer: Tokenizer
 ) -> SinglePipeline:
     """Return the composition of the model that drafts, with wrappers of its own."""
-    model = given if isinstance(given, LanguageModel) else load(given)
+    model = given if isinstance(given, LanguageModel) else options.load(given)
     try:
         composition = model._open().composition
         if not isinstance(composition, SinglePipeline):

@@ -35,9 +35,7 @@ def check_ids(token_ids: Sequence[int], vocabulary_size: int) -> None:
         raise WinMLError(E_INVALIDARG, "generate", f"token id {wrong} is outside the vocabulary of {vocabulary_size}")
 
 
-def check_means(
-    composition: Composition, options: TextGenerationOptions, constraint: ConstraintCore | None
-) -> None:
+def check_means(composition: Composition, options: TextGenerationOptions, constraint: ConstraintCore | None) -> None:
     """Raise NotSupportedError 0x80070032 for what needs logits where a pipeline chooses the tokens itself."""
     if not composition.chooses:
         return

@@ -2,7 +2,8 @@
 
 On some engines a step of four positions takes as long as three single ones, on others little more than one; it depends
 on the weights, the machine and its load. So the steps of a generation are timed as they come, and each width has the
-median of its last ones. Widths that were not tried yet are estimated from those that were.
+median of its last ones. Widths that were not tried are estimated from those that were. What is older than 128 steps is
+forgotten: a bad moment of the machine is not held against an engine for long.
 
 Not here: what is done with that knowledge (`draft_pace.py`).
 """
@@ -14,11 +15,13 @@ from collections import deque
 WIDEST = 17
 """Most positions of one step: a pending token and 16 drafted ones."""
 _KEPT = 7
-"""Steps that a median is of."""
+"""Steps of a width that a median is of, at most."""
+_WINDOW = 128
+"""Steps after which a time is forgotten."""
 _SINGLES = 2
 """Single steps that are enough to compare with: the first one may also prepare for the others."""
 _FIRST_SLOPE = 0.25
-"""What each further position is thought to cost, in single steps, before anything was measured."""
+"""What each further position is thought to cost, in single steps, while nothing is measured."""
 _FLATTENING = 0.75
 """Further positions cost less than the ones before: from the widest step that was measured the slope goes on as this
 part of the average one."""
@@ -28,13 +31,16 @@ class StepCosts:
     """Times of steps by their width. One sequence core keeps them from operation to operation."""
 
     def __init__(self) -> None:
-        self._seconds: dict[int, deque[float]] = {}
+        self._steps = 0
+        self._times: dict[int, deque[tuple[int, float]]] = {}
+        """For each width the last steps: their number, and the seconds."""
         self._draft_seconds: deque[float] = deque(maxlen=_KEPT)
         self._curve: list[float] | None = None
 
     def note(self, width: int, seconds: float) -> None:
         """Note the time that a step over `width` positions took."""
-        self._seconds.setdefault(width, deque(maxlen=_KEPT)).append(seconds)
+        self._steps += 1
+        self._times.setdefault(width, deque(maxlen=_KEPT)).append((self._steps, seconds))
         self._curve = None
 
     def note_draft(self, count: int, seconds: float) -> None:
@@ -43,9 +49,14 @@ class StepCosts:
         self._curve = None
 
     @property
-    def is_known(self) -> bool:
+    def knows_single_steps(self) -> bool:
         """Whether single steps were measured, which all costs are compared with."""
-        return len(self._seconds.get(1, ())) >= _SINGLES
+        return len(self._recent(1)) >= _SINGLES
+
+    @property
+    def knows_wide_steps(self) -> bool:
+        """Whether any wider step was measured."""
+        return any(self._recent(width) for width in self._times if width > 1)
 
     @property
     def curve(self) -> list[float]:
@@ -56,13 +67,17 @@ class StepCosts:
             self._curve = self._make_curve()
         return self._curve
 
+    def _recent(self, width: int) -> list[float]:
+        first = self._steps - _WINDOW
+        return [seconds for step, seconds in self._times.get(width, ()) if step > first]
+
     def _make_curve(self) -> list[float]:
-        single = _median(self._seconds.get(1, ()))
+        single = _median(self._recent(1))
         if not single:
             return [1 + _FIRST_SLOPE * count for count in range(WIDEST)]
-        known = {width: _median(times) / single for width, times in self._seconds.items() if width > 1}
-        known = {width: max(cost, 1.0) for width, cost in known.items()}
-        draft = _median(self._draft_seconds) / single
+        measured = {width: self._recent(width) for width in self._times if width > 1}
+        known = {width: max(_median(times) / single, 1.0) for width, times in measured.items() if times}
+        draft = _median(list(self._draft_seconds)) / single
         return [_interpolated(known, width) + draft * (width - 1) for width in range(1, WIDEST + 1)]
 
 
@@ -84,6 +99,6 @@ def _interpolated(known: dict[int, float], width: int) -> float:
     return cost_below + slope * (width - below)
 
 
-def _median(times: deque[float] | tuple[()]) -> float:
+def _median(times: list[float]) -> float:
     """The median, of two the lower one, since the first step of a width also prepares for it; 0.0 of nothing."""
     return sorted(times)[(len(times) - 1) // 2] if times else 0.0

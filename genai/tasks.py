@@ -50,6 +50,7 @@ from .results import (
     TextGenerationSessionState,
     TextGenerationTimings,
     TextGenerationUpdate,
+    TokenLogprob,
 )
 from .segments import TextGenerationSegment, TextGenerationSegmentKind
 from .session import TextGenerationSession
@@ -107,4 +108,5 @@ __all__ = [
     "TextGenerationTimings",
     "TextGenerationUpdate",
     "TokenConstraint",
+    "TokenLogprob",
 ]

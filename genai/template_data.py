@@ -97,7 +97,7 @@ class MessageTexts:
     broken: Break
     marks: MediaMarks
     joins_parts: bool = False
-    """Content parts become one text, for templates that take nothing else."""
+    """Content parts become one text."""
 
     def part(self, place: Place, part: ChatCompletionContentPart, broken: Break) -> str:
         """Return the text of a content part; `broken` is what its message calls for."""

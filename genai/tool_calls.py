@@ -6,25 +6,21 @@ Functions as tools are `tool_functions.py`; the rounds of a turn are `chat_turn.
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypedDict
 
 from winml_lite import NotSupportedError
 
 from .chat_reply import ToolCall, ToolCallStatus
 from .checks import index_value, instance_of
 from .codes import NOT_SUPPORTED
-from .json_values import WrongValueError
-from .messages import (
-    ChatCompletionEnableThinking,
-    ChatCompletionTool,
-    ChatCompletionToolChoice,
-)
-from .tool_functions import Tool, ToolFunction, result_text, tools_by_name
+from .messages import ChatCompletionEnableThinking, ChatCompletionTool, ChatCompletionToolChoice
+
+if TYPE_CHECKING:
+    from .tool_functions import Tool, ToolFunction
 
 Verdict: TypeAlias = bool | str
 Approve: TypeAlias = Callable[[ToolCall], Verdict | Awaitable[Verdict]]
@@ -95,7 +91,7 @@ class TurnSettings:
 
 def turn_settings(fields: Mapping[str, Any]) -> TurnSettings:
     """Check the fields of a chat or a turn: TypeError for wrong types, ValueError for what makes no sense."""
-    tools = tools_by_name(fields.get("tools", ()))
+    tools = _tools(fields.get("tools", ()))
     choice, named = _tool_choice(fields.get("tool_choice", "auto"), tools)
     for name in ("approve", "on_call", "on_reasoning"):
         if fields.get(name) is not None and not callable(fields[name]):
@@ -115,6 +111,14 @@ def turn_settings(fields: Mapping[str, Any]) -> TurnSettings:
         instance_of(fields.get("raise_tool_errors", False), bool, "raise_tool_errors"),
         modes.MODEL_DEFAULT if thinking is None else modes.ENABLED if thinking else modes.DISABLED,
     )
+
+
+def _tools(given: Any) -> Mapping[str, Tool]:
+    if isinstance(given, tuple) and not given:
+        return {}
+    from .tool_functions import tools_by_name  # chats without tools need no types
+
+    return tools_by_name(given)
 
 
 def _tool_choice(given: Any, tools: Mapping[str, Tool]) -> tuple[ChatCompletionToolChoice, str | None]:
@@ -143,38 +147,18 @@ def answer_call(settings: TurnSettings, call: ToolCall) -> ToolCall:
     """Run a pending call and return it with its result. Exceptions of the tool become results unless
     `raise_tool_errors`; those of `approve` pass.
     """
-    bound = _bound(settings, call)
+    bound = bound_arguments(settings, call)
     if isinstance(bound, ToolCall):
         return bound
     if settings.approve is not None:
-        refused = _refused(call, _not_awaited(settings.approve(call), "approve"))
+        refused = refusal(call, _not_awaited(settings.approve(call), "approve"))
         if refused is not None:
             return refused
     try:
         value = _not_awaited(settings.tools[call.name].function(*bound.args, **bound.kwargs), call.name)
-        return _done(call, value)
+        return done(call, value)
     except Exception as error:
-        return _failed(settings, call, error)
-
-
-async def aanswer_call(settings: TurnSettings, call: ToolCall) -> ToolCall:
-    """Do as `answer_call` without blocking the event loop: coroutines are awaited, other tools run in a thread."""
-    bound = _bound(settings, call)
-    if isinstance(bound, ToolCall):
-        return bound
-    if settings.approve is not None:
-        refused = _refused(call, await _awaited(settings.approve(call)))
-        if refused is not None:
-            return refused
-    tool = settings.tools[call.name]
-    try:
-        if tool.is_coroutine:
-            value = await tool.function(*bound.args, **bound.kwargs)
-        else:
-            value = await _awaited(await asyncio.to_thread(tool.function, *bound.args, **bound.kwargs))
-        return _done(call, value)
-    except Exception as error:
-        return _failed(settings, call, error)
+        return failed(settings, call, error)
 
 
 def check_blocking(settings: TurnSettings) -> None:
@@ -184,7 +168,8 @@ def check_blocking(settings: TurnSettings) -> None:
             _refuse_coroutine(tool.name)
 
 
-def _bound(settings: TurnSettings, call: ToolCall) -> inspect.BoundArguments | ToolCall:
+def bound_arguments(settings: TurnSettings, call: ToolCall) -> inspect.BoundArguments | ToolCall:
+    """Return the arguments for the function, or the call as INVALID."""
     if call.status is not Status.PENDING:  # its text could not be read
         return call
     tool = settings.tools.get(call.name)
@@ -192,7 +177,7 @@ def _bound(settings: TurnSettings, call: ToolCall) -> inspect.BoundArguments | T
         return _invalid(call, f"there is no tool {call.name!r}; the tools are {', '.join(settings.tools)}")
     try:
         return tool.bind(dict(call.arguments))
-    except WrongValueError as error:
+    except ValueError as error:
         return _invalid(call, f"{error}".removeprefix("."))
 
 
@@ -200,7 +185,8 @@ def _invalid(call: ToolCall, problem: str) -> ToolCall:
     return replace(call, status=Status.INVALID, result=f"Error: {problem}")
 
 
-def _refused(call: ToolCall, verdict: Any) -> ToolCall | None:
+def refusal(call: ToolCall, verdict: Any) -> ToolCall | None:
+    """Return the call as REFUSED unless the verdict of `approve` is True."""
     if not isinstance(verdict, bool | str):
         raise TypeError(f"approve must return True, False or a reason, not {verdict!r}")
     if verdict is True:
@@ -209,11 +195,15 @@ def _refused(call: ToolCall, verdict: Any) -> ToolCall | None:
     return replace(call, status=Status.REFUSED, result=f"Refused: {reason}")
 
 
-def _done(call: ToolCall, value: Any) -> ToolCall:
+def done(call: ToolCall, value: Any) -> ToolCall:
+    """Return a call with what its function has returned; TypeError for what has no form in JSON."""
+    from .tool_functions import result_text
+
     return replace(call, status=Status.DONE, result=result_text(value), value=value)
 
 
-def _failed(settings: TurnSettings, call: ToolCall, error: Exception) -> ToolCall:
+def failed(settings: TurnSettings, call: ToolCall, error: Exception) -> ToolCall:
+    """Return the call as FAILED, or raise the error."""
     if settings.raise_tool_errors:
         raise error
     return replace(call, status=Status.FAILED, result=f"Error: {type(error).__name__}: {error}", error=error)
@@ -225,10 +215,6 @@ def _not_awaited(value: Any, name: str) -> Any:
             value.close()  # type: ignore[attr-defined]
         _refuse_coroutine(name)
     return value
-
-
-async def _awaited(value: Any) -> Any:
-    return await value if inspect.isawaitable(value) else value
 
 
 def _refuse_coroutine(name: str) -> NoReturn:

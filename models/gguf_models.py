@@ -131,7 +131,7 @@ def scripted_model() -> tuple[dict[str, object], Tensors]:
         "output.weight": output.astype(np.float32),
     }
     for layer in range(shape.layers):
-        tensors |= _block(rng, shape, f"blk.{layer}.", attention_scale=2.0, residual_scale=0.25, norm_noise=0.0)
+        tensors |= decoder_block(rng, shape, f"blk.{layer}.", attention_scale=2.0, residual_scale=0.25, norm_noise=0.0)
     return llama_metadata("tiny-scripted-llama", shape, vocabulary), tensors
 
 
@@ -156,7 +156,7 @@ def random_model() -> tuple[dict[str, object], Tensors]:
         "output.weight": output,
     }
     for layer in range(shape.layers):
-        tensors |= _block(rng, shape, f"blk.{layer}.", attention_scale=2.0, residual_scale=1.0, norm_noise=0.1)
+        tensors |= decoder_block(rng, shape, f"blk.{layer}.", attention_scale=2.0, residual_scale=1.0, norm_noise=0.1)
     return llama_metadata("tiny-random-llama", shape, vocabulary), tensors
 
 
@@ -171,7 +171,7 @@ def gemma3_model() -> tuple[dict[str, object], Tensors]:
     }
     for layer in range(shape.layers):
         name = f"blk.{layer}."
-        tensors |= _block(rng, shape, name, attention_scale=1.0, residual_scale=1.0, norm_noise=0.1)
+        tensors |= decoder_block(rng, shape, name, attention_scale=1.0, residual_scale=1.0, norm_noise=0.1)
         for norm in ("attn_q_norm", "attn_k_norm"):
             tensors[f"{name}{norm}.weight"] = norm_weight(rng, shape.head_size, 0.1)
         for norm in ("post_attention_norm", "post_ffw_norm"):
@@ -191,7 +191,7 @@ def qwen2vl_model() -> tuple[dict[str, object], Tensors]:
     }
     for layer in range(shape.layers):
         name = f"blk.{layer}."
-        tensors |= _block(rng, shape, name, attention_scale=2.0, residual_scale=1.0, norm_noise=0.1)
+        tensors |= decoder_block(rng, shape, name, attention_scale=2.0, residual_scale=1.0, norm_noise=0.1)
         for part, rows in (("q", shape.heads), ("k", shape.kv_heads), ("v", shape.kv_heads)):
             tensors[f"{name}attn_{part}.bias"] = np.zeros(rows * shape.head_size, np.float32)
     return qwen2vl_metadata("tiny-random-qwen2vl", shape, vocabulary), tensors
@@ -207,7 +207,7 @@ def norm_weight(rng: np.random.Generator, width: int, noise: float) -> Floats:
     return (1 + noise * rng.standard_normal(width)).astype(np.float32)
 
 
-def _block(
+def decoder_block(
     rng: np.random.Generator,
     shape: DecoderShape,
     name: str,

@@ -1,4 +1,4 @@
-"""A tiny LoRA adapter for the random decoder, the same on every run, and the same change written into the weights.
+"""Tiny LoRA adapters for the random and the scripted decoder, the same on every run, and their change of the weights.
 
 An adapter is two thin matrices for a weight: the engine computes with `W + scale * alpha / rank * B @ A` without making
 that sum. Not here: the decoder (`gguf_models.py`).
@@ -9,14 +9,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .gguf_models import random_model
+from .gguf_models import random_model, scripted_model
 from .gguf_writer import Tensors
 
 Floats = npt.NDArray[np.float32]
 
 RANK, ALPHA = 3, 6.0
 ADAPTED = ("blk.0.attn_q.weight", "blk.0.ffn_down.weight", "blk.1.attn_v.weight", "output.weight")
-"""Weights of the random decoder that the adapter changes."""
+"""Weights that the adapter changes."""
 
 
 def adapter_metadata() -> dict[str, object]:
@@ -30,10 +30,10 @@ def adapter_metadata() -> dict[str, object]:
     }
 
 
-def adapter_model() -> tuple[dict[str, object], Tensors]:
-    """Return metadata and tensors of the adapter: A is (rank, inputs), B is (outputs, rank)."""
+def adapter_model(base: str = "random") -> tuple[dict[str, object], Tensors]:
+    """Return metadata and tensors of the adapter for `base`: A is (rank, inputs), B is (outputs, rank)."""
     rng = np.random.default_rng(42)
-    _, weights = random_model()
+    _, weights = {"random": random_model, "scripted": scripted_model}[base]()
     tensors: dict[str, Floats] = {}
     for name in ADAPTED:
         outputs, inputs = np.shape(weights[name])

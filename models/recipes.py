@@ -17,6 +17,7 @@ from .gguf_models import RANDOM_SHAPE, SENTENCE, vocabulary_metadata
 from .gguf_writer import Tensors, write_gguf, write_shards
 from .other_vocabularies import OTHER_KINDS, other_vocabulary_metadata
 from .table_decoders import TableDecoder
+from .tool_models import tool_model
 from .vocabularies import byte_level_vocabulary, sentencepiece_vocabulary
 
 __all__ = [
@@ -37,6 +38,8 @@ __all__ = [
     "scripted_split",
     "sharded_gguf",
     "table_decoder",
+    "tool_gguf",
+    "tool_onnx",
     "vocabulary_gguf",
 ]
 
@@ -54,6 +57,11 @@ def random_gguf(folder: Folder) -> Path:
     return _decoder(folder, "random.gguf", gguf_models.random_model)
 
 
+def tool_gguf(folder: Folder) -> Path:
+    """Build `tools.gguf` (0.8 MB): calls the tools `multiply` and `population`, and answers when it has results."""
+    return _decoder(folder, "tools.gguf", tool_model)
+
+
 def gemma3_gguf(folder: Folder) -> Path:
     """Build `gemma3.gguf` (0.7 MB): random weights, SentencePiece-type vocabulary, sliding window of 8 tokens."""
     return _decoder(folder, "gemma3.gguf", gguf_models.gemma3_model)
@@ -69,9 +77,9 @@ def qwen2vl_gguf(folder: Folder) -> Path:
     return _decoder(folder, "qwen2vl.gguf", gguf_models.qwen2vl_model)
 
 
-def adapter_gguf(folder: Folder) -> Path:
-    """Build `adapter.gguf` (20 KB): a LoRA adapter of rank 3 for the random decoder."""
-    return _decoder(folder, "adapter.gguf", lora_adapters.adapter_model)
+def adapter_gguf(folder: Folder, base: str = "random") -> Path:
+    """Build `adapter-<base>.gguf` (20 KB): a LoRA adapter of rank 3 for the `"random"` or the `"scripted"` decoder."""
+    return _decoder(folder, f"adapter-{base}.gguf", lambda: lora_adapters.adapter_model(base))
 
 
 def encoder_gguf(folder: Folder, pooling: int | None = 1) -> Path:
@@ -137,9 +145,30 @@ def scripted_split(folder: Folder, weights: str = "f32", **options: Any) -> Path
     return split_decoder(scripted_onnx(folder, "gqa", weights, **options))
 
 
+def scripted_pipeline(folder: Folder, weights: str = "f32", **options: Any) -> Path:
+    """Build the scripted model as a folder of three graphs, see `split_decoder.py`."""
+    return _in_three(scripted_onnx(folder, "gqa", weights, **options))
+
+
+def random_pipeline(folder: Folder, weights: str = "f32", **options: Any) -> Path:
+    """Build the random model as a folder of three graphs, see `split_decoder.py`."""
+    return _in_three(random_onnx(folder, "gqa", weights, **options))
+
+
+def _in_three(folder: Path) -> Path:
+    from .split_decoder import split_in_three
+
+    return split_in_three(folder, folder.with_name(f"{folder.name}-pipeline"))
+
+
 def random_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **options: Any) -> Path:
     """Build the random model as an ONNX model folder; options are those of `genai.convert.convert_gguf`."""
     return _converted(random_gguf(folder), operators, weights, options)
+
+
+def tool_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **options: Any) -> Path:
+    """Build the model that calls tools as an ONNX model folder; options are those of `genai.convert.convert_gguf`."""
+    return _converted(tool_gguf(folder), operators, weights, options)
 
 
 def gemma3_onnx(folder: Folder, operators: str = "gqa", weights: str = "f32", **options: Any) -> Path:
@@ -167,6 +196,7 @@ def build(name: str, folder: Folder) -> Path:
 RECIPES: dict[str, Callable[[Folder], Path]] = {
     "scripted-gguf": scripted_gguf,
     "random-gguf": random_gguf,
+    "tool-gguf": tool_gguf,
     "gemma3-gguf": gemma3_gguf,
     "hybrid-gguf": hybrid_gguf,
     "qwen2vl-gguf": qwen2vl_gguf,
@@ -179,6 +209,7 @@ RECIPES: dict[str, Callable[[Folder], Path]] = {
     "scripted-onnx": scripted_onnx,
     "scripted-split": scripted_split,
     "random-onnx": random_onnx,
+    "tool-onnx": tool_onnx,
     "gemma3-onnx": gemma3_onnx,
 }
 

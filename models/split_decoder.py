@@ -1,17 +1,28 @@
-"""Splits a converted decoder in two graphs, as a pipeline of stages wants them: token ids to rows, and rows to logits.
+"""Splits a converted decoder in several graphs, as a pipeline of stages wants them.
 
-    python -m models.split_decoder FOLDER
+    python -m models.split_decoder FOLDER [TARGET]
 
-FOLDER is what `genai.convert` wrote in the dialect `gqa`. Beside `model.onnx`, and on the same file of weights, appear
+FOLDER is what `genai.convert` wrote in the dialect `gqa`. Without TARGET it is cut in two, token ids to rows and rows
+to logits: beside `model.onnx`, and on the same file of weights, appear
 
     embedding.onnx   input_ids int64 [batch, sequence] -> inputs_embeds float32 [batch, sequence, width]
     decoder.onnx     inputs_embeds, sequence_length int32 [1] (this token and all before it), past_key_values.N.key and
                      .value -> logits, present.N.key and .value; one sequence at a time
+
+With TARGET that folder becomes a model of three graphs, with a `genai_config.json` that wires them by
+`decoder.pipeline`, as onnxruntime-genai has it:
+
+    embedding.onnx   input_ids -> inputs_embeds
+    decoder.onnx     inputs_embeds, attention_mask, past_key_values.N.key and .value -> hidden_states, present.N.key and
+                     .value
+    lm_head.onnx     hidden_states float32 [batch, rows, width] -> logits float32 [batch, 1, vocabulary]
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,8 +31,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-EMBEDDING_FILE, DECODER_FILE = "embedding.onnx", "decoder.onnx"
-_ROWS, _LENGTH, _ONE = "inputs_embeds", "sequence_length", "one"
+EMBEDDING_FILE, DECODER_FILE, HEAD_FILE = "embedding.onnx", "decoder.onnx", "lm_head.onnx"
+_ROWS, _HIDDEN, _LENGTH, _ONE = "inputs_embeds", "hidden_states", "sequence_length", "one"
 _SEQUENCE_LENGTHS, _TOTAL_LENGTH = 5, 6  # inputs of GroupQueryAttention
 
 
@@ -34,6 +45,37 @@ def split_decoder(folder: str | os.PathLike[str]) -> Path:
         _save(_embedding(model), target / EMBEDDING_FILE)
         _save(decoder, target / DECODER_FILE)
     return target
+
+
+def split_in_three(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> Path:
+    """Write the three graphs, their configuration and copies of all else to `target`, unless they are there."""
+    folder, made = Path(source), Path(target)
+    if (made / "genai_config.json").exists():
+        return made
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    made.mkdir(parents=True, exist_ok=True)
+    graphs = {EMBEDDING_FILE: _embedding(model), DECODER_FILE: _body(model), HEAD_FILE: _head(model)}
+    for name, graph in graphs.items():
+        _save(graph, made / name)
+    for file in folder.iterdir():
+        if file.name not in ("model.onnx", "genai_config.json") and file.is_file():
+            shutil.copyfile(file, made / file.name)
+    config = json.loads((folder / "genai_config.json").read_text(encoding="utf-8"))
+    config["model"]["type"] = "decoder-pipeline"
+    del config["model"]["decoder"]["filename"]
+    config["model"]["decoder"]["pipeline"] = [{Path(name).stem: _stage(name, graph)} for name, graph in graphs.items()]
+    (made / "genai_config.json").write_text(json.dumps(config, indent=4) + "\n", encoding="utf-8")
+    return made
+
+
+def _stage(file: str, model: onnx.ModelProto) -> dict[str, object]:
+    """Describe one graph of the pipeline."""
+    return {
+        "filename": file,
+        "inputs": [port.name for port in model.graph.input],
+        "outputs": [port.name for port in model.graph.output],
+        **({"is_lm_head": True} if file == HEAD_FILE else {}),
+    }
 
 
 def _save(model: onnx.ModelProto, path: Path) -> None:
@@ -70,8 +112,28 @@ def _decoder(model: onnx.ModelProto) -> onnx.ModelProto:
     return part
 
 
+def _body(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Make the graph between embedding and output, with the inputs and the cache of the whole."""
+    nodes = [_copy(node) for node in model.graph.node if not _is_embedding(node) and not _is_output(node)]
+    _rename(nodes, {_rows_name(model): _ROWS, _hidden_name(model): _HIDDEN})
+    used = {name for node in nodes for name in node.input}
+    inputs = [_rows_port(model), *(port for port in model.graph.input if port.name in used)]
+    presents = [port for port in model.graph.output if port.name.startswith("present.")]
+    return _part(model, nodes, inputs, [_hidden_port(model), *presents])
+
+
+def _head(model: onnx.ModelProto) -> onnx.ModelProto:
+    nodes = [_copy(node) for node in model.graph.node if _is_output(node)]
+    _rename(nodes, {_hidden_name(model): _HIDDEN})
+    return _part(model, nodes, [_hidden_port(model)], _ports(model.graph.output, "logits"))
+
+
 def _is_embedding(node: onnx.NodeProto) -> bool:
     return bool(node.name.startswith("embedding/"))
+
+
+def _is_output(node: onnx.NodeProto) -> bool:
+    return bool(node.name.startswith("output/"))
 
 
 def _is_length(node: onnx.NodeProto) -> bool:
@@ -85,11 +147,25 @@ def _rows_name(model: onnx.ModelProto) -> str:
     return str(rows)
 
 
+def _hidden_name(model: onnx.ModelProto) -> str:
+    """Return the one value that goes from the last block to the output."""
+    made = {name for node in model.graph.node if not _is_output(node) for name in node.output}
+    (hidden,) = {name for node in model.graph.node if _is_output(node) for name in node.input} & made
+    return str(hidden)
+
+
+def _hidden_port(model: onnx.ModelProto) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(_HIDDEN, TensorProto.FLOAT, ["batch_size", "rows", _width(model)])
+
+
 def _rows_port(model: onnx.ModelProto) -> onnx.ValueInfoProto:
-    """Describe the rows; their width is that of a norm."""
+    return helper.make_tensor_value_info(_ROWS, TensorProto.FLOAT, ["batch_size", "sequence_length", _width(model)])
+
+
+def _width(model: onnx.ModelProto) -> int:
+    """Return the length of a row, which is that of a norm."""
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    width = weights["output_norm.weight"].dims[0]
-    return helper.make_tensor_value_info(_ROWS, TensorProto.FLOAT, ["batch_size", "sequence_length", width])
+    return int(weights["output_norm.weight"].dims[0])
 
 
 def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
@@ -124,6 +200,9 @@ def _part(
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit("usage: python -m models.split_decoder FOLDER")
-    split_decoder(sys.argv[1])
+    if len(sys.argv) not in (2, 3):
+        sys.exit("usage: python -m models.split_decoder FOLDER [TARGET]")
+    if len(sys.argv) == 2:
+        split_decoder(sys.argv[1])
+    else:
+        split_in_three(sys.argv[1], sys.argv[2])

@@ -33,6 +33,7 @@ from genai.tasks import (
     Tasks,
     TextGenerationOptions,
     TextGenerationSessionState,
+    TextGenerationSpeculativeMethod,
 )
 from winml_lite import NotSupportedError, WinMLError
 
@@ -250,6 +251,25 @@ def test_g121_the_text_session_is_free_as_soon_as_the_stop_is_complete(marked: C
         while marked.text_session.state is State.ACTIVE:
             stream.read_next()
         assert marked.session.generate(HI).finish_reason is Reason.ADDITIONAL_STOP
+
+
+def test_g121_a_stop_in_the_middle_of_a_draft_ends_the_turn_there(compose: Compose, tmp_path: Path) -> None:
+    request = asked("one two three one two three")
+    answer = "one two three one two<end>three one two"
+    with chatting(compose, tmp_path, [(request, answer)], template=MARKED) as chat:
+        configuration = chat.stage.configuration()
+        configuration.set_speculative_decoding(TextGenerationSpeculativeMethod.PROMPT_LOOKUP, 8)
+        chat.text_session.close()
+        task = Tasks(chat.stage.runtime).create_text_generation_task(chat.stage.tokenizer)
+        with task.create_session(configuration) as text_session:
+            result = chat.task.create_session(text_session).generate(request)
+            assert (result.content, result.finish_reason) == ("one two three one two", Reason.ADDITIONAL_STOP)
+            statistics = result.text_generation_result.speculative_statistics
+            assert statistics is not None
+            assert statistics.accepted_draft_token_count > 0
+            state = text_session.sequence_state
+            assert state.retained_token_count == result.prompt_token_count + len("one two three one two<end>")
+            assert state.evaluated_token_count == state.retained_token_count - 1
 
 
 def test_a_stop_of_the_user_is_no_additional_stop(marked: Chatting) -> None:
@@ -480,4 +500,11 @@ def test_a_dropped_stream_frees_the_text_session(chat: Chatting) -> None:
     stream = chat.session.stream(HI)
     stream.read_next()
     del stream
+    assert chat.text_session.state is State.READY
+
+
+def test_a_stream_may_be_dropped_by_another_thread(chat: Chatting) -> None:
+    streams = [chat.session.stream(HI)]
+    streams[0].read_next()
+    assert elsewhere(streams.clear) is None
     assert chat.text_session.state is State.READY

@@ -201,7 +201,7 @@ def test_capabilities_name_constraints(session: TextGenerationSession) -> None:
     capabilities = session.capabilities
     assert capabilities.supports_constraints
     assert capabilities.supports_constrained_continuation
-    assert not capabilities.supports_constrained_embedding_segments
+    assert capabilities.supports_constrained_embedding_segments is capabilities.supports_embedding_segments
 
 
 def test_an_unconstrained_result_says_nothing_of_constraints(session: TextGenerationSession) -> None:

@@ -1,4 +1,9 @@
-"""Selection of one token: the numbered statements and the worked numbers of genai 5.4, and the sampling cases."""
+"""Selection of one token: the numbered statements and the worked numbers of genai 5.4, and the sampling cases.
+
+S-SMP-05 wants seed 0 to be an ordinary seed, and S-SMP-06 window 0 to be off and -1 to be all. That does not apply: the
+official options say that seed 0 is a fresh seed, that window 0 is the whole sequence, and that -1 is out of range.
+S-SMP-04 is in `test_sampling_extensions.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ import pytest
 
 from fakes.legal_tokens import Only
 from genai.options import TextGenerationOptions
-from genai.random_numbers import SplitMix64
+from genai.random_numbers import split_mix64, unit_interval
 from genai.sampling import TokenSelector
 from winml_lite import WinMLError
 
@@ -32,22 +37,28 @@ def select(values: Sequence[float], prompt: Sequence[int] = (), emitted: Sequenc
 
 def draws(values: Sequence[float], count: int, **options: Any) -> list[int]:
     """Select `count` tokens of one operation from the same row."""
-    selector = TokenSelector(TextGenerationOptions(**options), len(values))
-    return [selector.select(row(values)) for _ in range(count)]
+    return chosen(TokenSelector(TextGenerationOptions(**options), len(values)), values, count)
+
+
+def chosen(selector: TokenSelector, values: Sequence[float], count: int, legal: Only | None = None) -> list[int]:
+    """Select and accept `count` tokens from the same row."""
+    picks = []
+    for _ in range(count):
+        picks.append(selector.select(row(values), legal))
+        selector.accept(picks[-1])
+    return picks
 
 
 def test_generator_vectors_of_seed_1() -> None:
-    generator = SplitMix64(1)
-    assert [generator.next(), generator.next()] == [0x910A2DEC89025CC1, 0xBEEB8DA1658EEC67]
+    assert [split_mix64(1), split_mix64(1, 1)] == [0x910A2DEC89025CC1, 0xBEEB8DA1658EEC67]
 
 
 def test_generator_numbers_of_seed_1() -> None:
-    assert SplitMix64(1).random() == pytest.approx(0.566561575172, abs=1e-12)
+    assert unit_interval(split_mix64(1)) == pytest.approx(0.566561575172, abs=1e-12)
 
 
 def test_generator_numbers_of_seed_42() -> None:
-    generator = SplitMix64(42)
-    numbers = [generator.random() for _ in range(3)]
+    numbers = [unit_interval(split_mix64(42, place)) for place in range(3)]
     assert numbers == pytest.approx([0.741564878772, 0.159910392877, 0.278601130255], abs=1e-12)
 
 
@@ -168,8 +179,12 @@ def test_g74_seed_zero_is_fresh_each_time() -> None:
 def test_s_smp_05_the_seed_of_a_fresh_run_repeats_it() -> None:
     first = TokenSelector(TextGenerationOptions(temperature=1), 50)
     again = TokenSelector(TextGenerationOptions(temperature=1, seed=first.seed), 50)
-    flat = np.zeros(50, np.float32)
-    assert [first.select(flat) for _ in range(20)] == [again.select(flat) for _ in range(20)]
+    assert chosen(first, [0] * 50, 20) == chosen(again, [0] * 50, 20)
+
+
+def test_a_token_that_is_selected_again_is_the_same() -> None:
+    selector = TokenSelector(TextGenerationOptions(temperature=1, seed=3), 50)
+    assert len({selector.select(row([0] * 50)) for _ in range(20)}) == 1
 
 
 def test_g75_greedy_ignores_the_filters_and_the_seed() -> None:
@@ -208,8 +223,7 @@ def test_g77_a_constrained_draw_is_always_legal(options: dict[str, Any]) -> None
 
 def test_a_constraint_comes_before_top_k() -> None:
     selector = TokenSelector(TextGenerationOptions(temperature=9, top_k=2, seed=3), 5)
-    picks = {selector.select(row([9, 8, 7, 6, 5]), Only(2, 3, 4)) for _ in range(200)}
-    assert picks == {2, 3}
+    assert set(chosen(selector, [9, 8, 7, 6, 5], 200, Only(2, 3, 4))) == {2, 3}
 
 
 def test_a_constraint_comes_after_penalties() -> None:
@@ -263,6 +277,15 @@ def test_s_smp_03_temperature_first() -> None:
 
 def test_s_smp_05_each_operation_starts_its_numbers_again() -> None:
     assert draws([0] * 8, 3, temperature=1, seed=4) == draws([0] * 8, 5, temperature=1, seed=4)[:3]
+
+
+def test_s_smp_05_seed_zero_is_a_fresh_seed_that_is_told() -> None:
+    seeds = {TokenSelector(TextGenerationOptions(temperature=1, seed=0), 50).seed for _ in range(9)}
+    assert len(seeds) == 9 and 0 not in seeds
+
+
+def test_s_smp_06_window_zero_is_all_history() -> None:
+    assert select([2, 1.9], prompt=[0], repetition_penalty=2, repetition_penalty_window=0) == 1
 
 
 def test_s_smp_06_a_penalty_of_one_changes_nothing() -> None:

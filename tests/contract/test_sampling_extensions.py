@@ -12,7 +12,7 @@ import pytest
 
 from fakes.legal_tokens import Only
 from genai.options import TextGenerationOptions
-from genai.random_numbers import SplitMix64
+from genai.random_numbers import split_mix64, unit_interval
 from genai.sampling import TokenSelector
 from winml_lite import WinMLError
 
@@ -38,8 +38,16 @@ def select(values: Sequence[float], prompt: Sequence[int] = (), emitted: Sequenc
 
 def kept(values: Sequence[float], **options: Any) -> set[int]:
     """Return the tokens that 400 draws hit."""
-    chooser = selector(len(values), seed=5, **{"temperature": 1, **options})
-    return {chooser.select(row(values)) for _ in range(400)}
+    return set(chosen(selector(len(values), seed=5, **{"temperature": 1, **options}), values, 400))
+
+
+def chosen(chooser: TokenSelector, values: Sequence[float], count: int, legal: Only | None = None) -> list[int]:
+    """Select and accept `count` tokens from the same row."""
+    picks = []
+    for _ in range(count):
+        picks.append(chooser.select(row(values), legal))
+        chooser.accept(picks[-1])
+    return picks
 
 
 # --- typical-p, top-n-sigma, XTC --------------------------------------------------------------------------------------
@@ -88,7 +96,7 @@ def test_top_n_sigma_does_not_depend_on_the_temperature(temperature: float) -> N
 def test_top_n_sigma_leaves_masked_tokens_out_of_the_deviation() -> None:
     # Of 2, 1 and -1 the deviation is 1.2472, so the threshold is .8775; of all four it would be 1.0257.
     chooser = selector(4, temperature=1, top_n_sigma=0.9, seed=5)
-    assert {chooser.select(row(Z), Only(0, 1, 3)) for _ in range(200)} == {0, 1}
+    assert set(chosen(chooser, Z, 200, Only(0, 1, 3))) == {0, 1}
 
 
 def test_top_n_sigma_of_equal_logits_keeps_all() -> None:
@@ -127,22 +135,24 @@ def test_xtc_with_threshold_zero_leaves_the_least_likely_token() -> None:
 
 
 def test_the_chance_of_xtc_belongs_to_the_drawn_number() -> None:
-    # The first number of seed 1, 0x910A2DEC89025CC1, seeds a generator that begins with .3682.
-    assert SplitMix64(1).random_pair() == pytest.approx((0.566561575172, 0.368189515652), abs=1e-12)
+    # The first number of seed 1 is the seed of a sequence that begins with .3682.
+    assert unit_interval(split_mix64(0x910A2DEC89025CC1)) == pytest.approx(0.368189515652, abs=1e-12)
     assert select(Z, temperature=1, seed=1, xtc_probability=0.36, xtc_threshold=0.1) == 0
     # .5666 of what stays (.1360 .0303) lies in token 2.
     assert select(Z, temperature=1, seed=1, xtc_probability=0.37, xtc_threshold=0.1) == 2
 
 
 def test_xtc_takes_no_number_from_the_sequence() -> None:
-    generator, other = SplitMix64(42), SplitMix64(42)
-    assert [generator.random_pair()[0] for _ in range(5)] == [other.random() for _ in range(5)]
+    # A threshold that excludes nothing: the draws are those without XTC.
+    with_xtc = selector(4, temperature=1, seed=42, xtc_probability=0.5, xtc_threshold=0.9)
+    without = selector(4, temperature=1, seed=42)
+    assert chosen(with_xtc, Z, 50) == chosen(without, Z, 50)
 
 
 def test_xtc_applies_as_often_as_it_says() -> None:
     chooser = selector(2, temperature=1, seed=3, xtc_probability=0.25, xtc_threshold=0.1)
     # Of two equal tokens the first is excluded in a quarter of the draws: 3/8 of the draws stay with it.
-    picks = [chooser.select(row([0, 0])) for _ in range(8000)]
+    picks = chosen(chooser, [0, 0], 8000)
     assert picks.count(0) / 8000 == pytest.approx(0.375, abs=0.015)
 
 
@@ -208,7 +218,7 @@ def test_processors_run_in_order_after_the_bias_and_before_the_penalties() -> No
         rows.append(z.tolist())
         return (2 * z).astype(np.float32)
 
-    options = {"logit_bias": {0: 1}, "logits_processors": [double, double], "repetition_penalty": 100}
+    options: dict[str, Any] = {"logit_bias": {0: 1}, "logits_processors": [double, double], "repetition_penalty": 100}
     assert select([1, 0.5], prompt=[0], **options) == 1
     assert rows == [[2.0, 0.5], [4.0, 1.0]]
 
@@ -337,34 +347,34 @@ def test_prompt_ids_past_the_row_are_no_candidates() -> None:
 @pytest.mark.parametrize(("rival", "expected"), [(1.15, 3), (1.25, 4)])
 def test_dry_lowers_what_would_prolong_a_repetition(rival: float, expected: int) -> None:
     # "1 2" came before, followed by 3: 2 - 0.8 * 1.75**0 = 1.2.
-    options = {"dry_multiplier": 0.8, "dry_sequence_breakers": ()}
+    options: dict[str, Any] = {"dry_multiplier": 0.8, "dry_sequence_breakers": ()}
     assert select([0, 0, 0, 2, rival], [1, 2, 3, 0, 1, 2], **options) == expected
 
 
 @pytest.mark.parametrize(("rival", "expected"), [(-0.46, 4), (-0.44, 5)])
 def test_dry_grows_with_the_length_of_the_repetition(rival: float, expected: int) -> None:
     # Four tokens repeated: 2 - 0.8 * 1.75**2 = -0.45.
-    options = {"dry_multiplier": 0.8, "dry_sequence_breakers": ()}
+    options: dict[str, Any] = {"dry_multiplier": 0.8, "dry_sequence_breakers": ()}
     values = [-9, -9, -9, -9, 2, rival]
     assert select(values, [0, 1, 2, 3, 4], emitted=[0, 1, 2, 3], **options) == expected
 
 
 def test_dry_takes_the_longest_of_several_repetitions() -> None:
     # "2" is followed by 3 after "1 2" and after "0 1 2": 2 - 0.8 * 1.75 = 0.6.
-    options = {"dry_multiplier": 0.8, "dry_sequence_breakers": ()}
+    options: dict[str, Any] = {"dry_multiplier": 0.8, "dry_sequence_breakers": ()}
     prompt = [1, 2, 3, 5, 0, 1, 2, 3, 6, 0, 1, 2]
     assert select([-9, -9, -9, 2, 0.59, -9, -9], prompt, **options) == 3
     assert select([-9, -9, -9, 2, 0.61, -9, -9], prompt, **options) == 4
 
 
 def test_dry_allows_repetitions_up_to_a_length() -> None:
-    options = {"dry_multiplier": 5, "dry_allowed_length": 3, "dry_sequence_breakers": ()}
+    options: dict[str, Any] = {"dry_multiplier": 5, "dry_allowed_length": 3, "dry_sequence_breakers": ()}
     assert select([0, 0, 0, 2, 1], [1, 2, 3, 0, 1, 2], **options) == 3
     assert select([0, 0, 0, 2, 1], [0, 1, 2, 3, 0, 1, 2], **options) == 4
 
 
 def test_dry_counts_no_repetition_over_a_breaker() -> None:
-    options = {"dry_multiplier": 5, "dry_base": 2}
+    options: dict[str, Any] = {"dry_multiplier": 5, "dry_base": 2}
     prompt = [0, 1, 2, 3, 0, 1, 2]
     # 0 1 2 is repeated: 5 * 2 = 10 off. With 0 as a breaker only 1 2 is: 5 off. With 1 as one, nothing is.
     assert select([-9, -9, -9, 2, -4], prompt, **options, dry_sequence_breakers=()) == 4
@@ -373,7 +383,7 @@ def test_dry_counts_no_repetition_over_a_breaker() -> None:
 
 
 def test_dry_never_lowers_a_breaker() -> None:
-    options = {"dry_multiplier": 5, "dry_sequence_breakers": [3]}
+    options: dict[str, Any] = {"dry_multiplier": 5, "dry_sequence_breakers": [3]}
     assert select([0, 0, 0, 2, 1], [1, 2, 3, 0, 1, 2], **options) == 3
 
 
@@ -392,7 +402,7 @@ def test_dry_without_a_tokenizer_takes_ids_only() -> None:
 
 
 def test_dry_does_not_overflow() -> None:
-    options = {"dry_multiplier": 1, "dry_base": 1e30, "dry_sequence_breakers": ()}
+    options: dict[str, Any] = {"dry_multiplier": 1, "dry_base": 1e30, "dry_sequence_breakers": ()}
     assert select([9, 1], [0] * 2000, **options) == 1
 
 

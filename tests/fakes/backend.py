@@ -59,6 +59,8 @@ class Script:
     fail_at: dict[int, BaseException] = field(default_factory=dict)
     block_at: dict[int, Block] = field(default_factory=dict)
     call_at: dict[int, Callable[[], object]] = field(default_factory=dict)
+    call_after: dict[int, Callable[[], object]] = field(default_factory=dict)
+    """What to call when the state has moved, in decoders only."""
     fail_build: WinMLError | None = None
     fail_state: bool = False
     """Whether saving and loading of states fails."""
@@ -349,6 +351,8 @@ class TokenExecutor(FakeExecutor):
         if self._took_segment:
             self.selection = None
             self.results = {}
+        if self.script.runs in self.script.call_after:
+            self.script.call_after[self.script.runs]()
 
     def discard(self) -> None:
         super().discard()

@@ -27,7 +27,7 @@ class SteppingDecoder(ScriptedDecoder):
         before = list(self.history)
         self._evaluate(list(tokens), len(before))
         rows = [self.logits([*before, *tokens[: index + 1]]) for index in range(len(tokens))]
-        return memoryview(np.array(rows, np.float32))
+        return np.array(rows, np.float32).data
 
 
 class SetCosts(StepCosts):
@@ -38,7 +38,11 @@ class SetCosts(StepCosts):
         self._set = [1 + slope * count for count in range(WIDEST)]
 
     @property
-    def is_known(self) -> bool:
+    def knows_single_steps(self) -> bool:
+        return True
+
+    @property
+    def knows_wide_steps(self) -> bool:
         return True
 
     @property

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from genai.options import TextGenerationOptions
-from genai.results import TextGenerationFinishReason, TextGenerationResult, TextGenerationTimings
+from genai.results import TextGenerationFinishReason, TextGenerationResult, TextGenerationTimings, TokenLogprob
+from genai.speculative_statistics import TextGenerationSpeculativeStatistics
 
 TIMINGS = TextGenerationTimings(0.5, 2.0, 10, 5)
 
@@ -18,6 +19,8 @@ class Answer:
 
     pieces: tuple[str | BaseException, ...]
     reason: TextGenerationFinishReason = TextGenerationFinishReason.EOS_TOKEN
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    drafts: TextGenerationSpeculativeStatistics | None = None
 
 
 class FakeStream:
@@ -43,8 +46,10 @@ class FakeStream:
     @property
     def result(self) -> TextGenerationResult:
         text = "".join(self._said)
+        token_ids = tuple(range(len(self._said)))
+        answer = self._answer
         return TextGenerationResult(
-            text, tuple(range(len(self._said))), self._answer.reason, 0, 10, seed=7, timings=TIMINGS
+            text, token_ids, answer.reason, 0, 10, answer.drafts, seed=7, timings=TIMINGS, logprobs=answer.logprobs
         )
 
     def read(self) -> TextGenerationResult:
@@ -72,6 +77,7 @@ class FakeChat:
     model: FakeModel
     system: str | None
     messages: tuple[tuple[str, str], ...] = ()
+    fields: dict[str, Any] = field(default_factory=dict)
 
     def stream(self, text: str, *, options: TextGenerationOptions, **form: Any) -> FakeStream:
         def remember(said: str) -> None:
@@ -117,8 +123,8 @@ class FakeModel:
         self.loads.append((source, options))
         return self
 
-    def chat(self, system: str | None = None) -> FakeChat:
-        self.chats.append(FakeChat(self, system))
+    def chat(self, system: str | None = None, **fields: Any) -> FakeChat:
+        self.chats.append(FakeChat(self, system, fields=fields))
         return self.chats[-1]
 
     def stream(self, prompt: str, *, options: TextGenerationOptions, **form: Any) -> FakeStream:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genai.options import TextGenerationOptions
+from genai.random_numbers import split_mix64, unit_interval
 
 Row = npt.NDArray[np.float64]
 
@@ -112,6 +113,12 @@ def ranking(z: Row, options: TextGenerationOptions, excludes_top: bool = False) 
         first = max(likely - 1, 0)
         order, weights = order[first:], weights[first:]
     return order, weights
+
+
+def numbers(seed: int, place: int = 0) -> tuple[float, float]:
+    """Return the random number of one place, and the one that goes with it for XTC."""
+    number = split_mix64(seed, place)
+    return unit_interval(number), unit_interval(split_mix64(number))
 
 
 def draw(z: Row, options: TextGenerationOptions, u: float, excludes_top: bool = False) -> int:

@@ -40,8 +40,8 @@ class ReferenceSession:
     """A large number for a state without bounds."""
     eos: frozenset[int]
     pieces: Sequence[bytes]
-    can_rewind: bool = True
-    """Whether the model's state can go back; it can always start again."""
+    may_start_over: bool = False
+    """Whether the model's state cannot always go back, and then starts again."""
     state: str = "EMPTY"
     retained: list[int] = field(default_factory=list)
     evaluated: int = 0
@@ -58,8 +58,7 @@ class ReferenceSession:
             raise Refused(INSUFFICIENT_BUFFER)
         known = self.retained[: self.evaluated]
         shared = [a == b for a, b in zip(known, prompt[:-1], strict=False)]
-        length = [*shared, False].index(False)
-        self.evaluated = length if self.can_rewind or length == self.evaluated else 0
+        self.evaluated = [*shared, False].index(False)
         self.retained = list(prompt)
         return ReferenceStream(self, options, None)
 
@@ -102,6 +101,11 @@ class ReferenceStream:
         self.alternatives: set[int] = set()
         """What the last selected token may be instead, but for rounding."""
 
+    def began(self, evaluated: int) -> None:
+        """Learn how much the real session has kept."""
+        if evaluated == 0 and self._session.may_start_over:
+            self._session.evaluated = self._start = 0
+
     @property
     def runs_next(self) -> bool:
         """Whether the next read runs the model."""
@@ -122,18 +126,23 @@ class ReferenceStream:
             return None
         limit = self._limit()
         if limit is not None:
-            return self._finish(limit)
+            self._finish(limit)
+            return None
         if self.is_cancelled:
-            return self._finish("CANCELED")
+            self._finish("CANCELED")
+            return None
         if session.fails_with:
             self.error_code, session.fails_with = session.fails_with, 0
-            return self._finish("ERROR")
+            self._finish("ERROR")
+            return None
         session.evaluated = len(session.retained)
         token_id = self._select(session.logits(session.retained))
         if token_id in session.eos:
-            return self._finish("EOS_TOKEN" if self._stop_position(is_end=True) is None else "STOP_TOKEN")
+            self._finish("EOS_TOKEN" if self._stop_position(is_end=True) is None else "STOP_TOKEN")
+            return None
         if token_id in options.stop_token_ids:
-            return self._finish("STOP_TOKEN")
+            self._finish("STOP_TOKEN")
+            return None
         session.retained.append(token_id)
         self.emitted.append(token_id)
         return token_id
@@ -150,7 +159,9 @@ class ReferenceStream:
     def run_cut(self, position: int, is_cancelled: bool) -> None:
         """A read that ran the model, was cancelled or interrupted meanwhile, and left the state at `position`."""
         assert position <= len(self._session.retained)
-        self._session.evaluated = max(position, self._session.evaluated)  # it is less when the session has let go of it
+        if not self._session.may_start_over or not self.emitted:
+            position = max(position, self._session.evaluated)  # it is less when the session has let go of the sequence
+        self._session.evaluated = position
         if is_cancelled:
             self._finish("CANCELED")
 
@@ -160,6 +171,7 @@ class ReferenceStream:
             self._finish("CANCELED")
 
     def _finish(self, reason: str) -> None:
+        """End; None is what a read at the end gives."""
         session = self._session
         self.reason = reason
         self.evaluated_prompt_count = max(min(session.evaluated, self.prompt_token_count) - self._start, 0)
@@ -168,7 +180,7 @@ class ReferenceStream:
             self.stop_match = self._stop_at(position)
         if reason == "ERROR":
             session.state, session.retained, session.evaluated = "RESET_REQUIRED", [], 0
-        elif session.evaluated > self._start:
+        elif self.emitted or session.evaluated > self._start:
             session.state = "READY"
         elif self._before is not None:
             session.state, session.retained = "READY", self._before

@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fakes.backend import FakeBackend, Script
-from fakes.scripted_engine import ScriptedEngine, build_tables
+from fakes.scripted_engine import Extend, ScriptedEngine, build_tables
 from genai import Tokenizer
 from genai.composition import SinglePipeline
 from genai.endpoints import Endpoints
@@ -296,8 +296,8 @@ class Composed:
     script: Script
     """What shall happen in which run, and what has happened."""
     engine: FakeBackend | ScriptedEngine
-    build: Callable[[Logits], tuple[Stage, Pipeline]]
-    """Builds a pipeline of one stage that follows a script."""
+    build: Callable[..., tuple[Stage, Pipeline]]
+    """Builds a pipeline of one stage that follows a script; a second argument adds stages behind it."""
 
     @property
     def backend(self) -> FakeBackend:
@@ -378,18 +378,18 @@ def composed(
         Tokenizer.from_file(tokenizer_path) as tokenizer,
     ):
 
-        def build(logits: Logits) -> tuple[Stage, Pipeline]:
+        def build(logits: Logits, extend: Extend | None = None) -> tuple[Stage, Pipeline]:
             if models is None:
-                return _built(runtime, folder, engine)
+                return _built(runtime, folder, engine, extend)
             assert isinstance(logits, TableDecoder), "a real engine follows tables only; take the fake for this script"
-            return build_tables(runtime, models, engine, logits, capacity)
+            return build_tables(runtime, models, engine, logits, capacity, extend)
 
         stage, pipeline = build(logits)
         target = runtime.create_cpu_target()
         yield Composed(runtime, pipeline, stage, target, tokenizer, script, replacement, build)
 
 
-def _built(runtime: Runtime, folder: Path, engine: EngineKey) -> tuple[Stage, Pipeline]:
+def _built(runtime: Runtime, folder: Path, engine: EngineKey, extend: Extend | None) -> tuple[Stage, Pipeline]:
     """A pipeline of one stage, of a file that says nothing: the fake engine knows its script."""
     if engine == "llama":
         path = write_gguf(folder / "scripted-stage.gguf", {"general.architecture": "llama"})
@@ -399,4 +399,6 @@ def _built(runtime: Runtime, folder: Path, engine: EngineKey) -> tuple[Stage, Pi
         path = save(add(), folder / "scripted-stage.onnx")
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(path))
+    if extend is not None:
+        extend(builder, stage)
     return stage, builder.build()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,12 @@ from typing import Any
 from fakes.reference_session import ReferenceSession, ReferenceStream, Refused
 from fakes.scripted import Composed
 from genai import CancellationSource, TextGenerationOptions
-from genai.tasks import TextGenerationSequenceDisclosure, TextGenerationSession, TextGenerationStream
+from genai.tasks import (
+    TextGenerationSequenceDisclosure,
+    TextGenerationSession,
+    TextGenerationStream,
+    TextGenerationUpdate,
+)
 from winml_lite import WinMLError
 
 E_FAIL, E_NOT_VALID_STATE = 0x80004005, 0x8007139F
@@ -55,7 +59,6 @@ class Duel:
             kinds = [self._generate, self._continue, self._reset, self._renew]
             self.random.choices(kinds, weights=[10, 8, 1, 1])[0]()
             self.compare()
-        gc.collect()  # closes a stream that was dropped
         self.session.close()
 
     # --- calls
@@ -105,9 +108,7 @@ class Duel:
             self.trace.append("- cancelled before")
             source.cancel()
             expected.is_cancelled = True
-        reading = _Reading(self, start(source), expected, source)
-        self.compare()
-        reading.play()
+        _Reading(self, start(source), expected, source).play()
 
     def forbidden_calls(self) -> None:
         """Make the calls that an open operation forbids."""
@@ -124,6 +125,8 @@ class Duel:
     def compare(self) -> None:
         """Check that both sides hold the same."""
         reference, state = self.reference, self.session.sequence_state
+        if reference.may_start_over and state.evaluated_token_count == 0:
+            reference.evaluated = 0
         retained = tuple(reference.retained)
         disclosure = Disclosure.RETAINED if retained else Disclosure.NONE
         if reference.state == "RESET_REQUIRED":
@@ -131,7 +134,9 @@ class Duel:
         assert (self.session.state.name, state.disclosure) == (reference.state, disclosure)
         assert (self.session.retained_token_ids, state.retained_token_count) == (retained, len(retained))
         assert state.evaluated_token_count == reference.evaluated
-        assert not retained or self.stage.stage.sequence_position == reference.evaluated
+        position = self.stage.stage.sequence_position
+        if retained and (reference.state != "ACTIVE" or position < reference.evaluated):  # it may be drafting
+            assert position == reference.evaluated
 
     # --- arguments
 
@@ -178,20 +183,27 @@ class _Reading:
 
     def play(self) -> None:
         """Read to the end, or a few tokens until something comes between."""
-        duel, stream = self._duel, self._stream
+        duel, stream, expected = self._duel, self._stream, self._expected
         end = duel.random.choices(list(ENDS), weights=list(ENDS.values()))[0]
         count = duel.random.randrange(5)
         duel.trace.append(f"- {end}, after {count}")
+        expected.began(duel.session.sequence_state.evaluated_token_count)
+        duel.compare()
         while (end == "read" or count > 0) and self._read():
             count -= 1
-        if self._expected.reason is None:
+        if expected.reason is None:
             if duel.random.random() < 0.1:
                 duel.forbidden_calls()
-            if end == "drop" or not self._cut(end):
-                self._expected.close()
+            if end == "cancel":
+                self._source.cancel()
+                expected.is_cancelled = True
+            elif end.endswith("a run"):
+                self._cut_a_run(end)
+            if end in ("close", "drop") or (end.startswith("interrupt") and duel.random.random() < 0.3):
+                expected.close()
                 if end != "drop":
                     stream.close()
-                return
+                return  # and dropped
             while self._read():
                 pass
         duel.compare()
@@ -200,7 +212,11 @@ class _Reading:
 
     def _read(self) -> bool:
         """Read once on both sides; False at the end."""
-        update, token_id = self._stream.read_next(), self._expected.read()
+        return self._take(self._stream.read_next())
+
+    def _take(self, update: TextGenerationUpdate | None) -> bool:
+        """Compare what the stream has given with what the reference gives."""
+        token_id = self._expected.read()
         actual = update.token_id if update is not None else None
         if actual != token_id:
             alternatives = self._expected.alternatives
@@ -212,38 +228,37 @@ class _Reading:
         self._duel.compare()
         return token_id is not None
 
-    def _cut(self, end: str) -> bool:
-        """Have something come between, after which the operation is read to its end; False: it shall be closed."""
-        script, expected = self._duel.stage.script, self._expected
+    def _cut_a_run(self, end: str) -> None:
+        """Have the next run of the model fail, cancelled or interrupted, and read until that has happened."""
+        duel, expected = self._duel, self._expected
+        script = duel.stage.script
         number = script.runs + 1
-        if end == "close":
-            return False
-        if end == "cancel":
-            self._source.cancel()
-            expected.is_cancelled = True
-        elif expected.runs_next and end == "fail a run":
-            script.fail_at[number] = WinMLError(E_FAIL, "engine", "scripted failure")
-            self._duel.reference.fails_with = E_FAIL
-        elif expected.runs_next and end == "cancel a run":
-            script.call_at[number] = self._source.cancel
-            update = self._stream.read_next()
-            if update is not None:
-                assert update.token_id is None
-                self._fragments.append(update.fragment)
-            expected.run_cut(self._duel.stage.stage.sequence_position, is_cancelled=True)
-        elif expected.runs_next:
-            if end == "interrupt before a run":
-                script.fail_at[number] = KeyboardInterrupt()
-            else:
-                _interrupt_after_commit(self._duel.stage.executor)
+        if end == "fail a run":
+            script.fail_at = {number: WinMLError(E_FAIL, "engine", "scripted failure")}
+        elif end == "interrupt before a run":
+            script.fail_at = {number: KeyboardInterrupt()}
+        elif end == "cancel a run":
+            script.call_at = {number: self._source.cancel}
+        else:
+            script.call_after = {number: _interrupt}
+        while expected.runs_next:
             try:
-                self._stream.read_next()
+                update = self._stream.read_next()
             except KeyboardInterrupt:
-                expected.run_cut(self._duel.stage.stage.sequence_position, is_cancelled=False)
+                expected.run_cut(duel.session.sequence_state.evaluated_token_count, is_cancelled=False)
+                break
+            if script.runs < number:  # a row of a step before
+                self._take(update)
+            elif end == "cancel a run":
+                if update is not None:
+                    assert update.token_id is None
+                    self._fragments.append(update.fragment)
+                expected.run_cut(duel.session.sequence_state.evaluated_token_count, is_cancelled=True)
             else:
-                raise AssertionError("nothing was interrupted")
-            return self._duel.random.random() < 0.7
-        return True
+                assert end == "fail a run"
+                duel.reference.fails_with = E_FAIL
+                self._take(update)
+        script.fail_at, script.call_at, script.call_after = {}, {}, {}
 
     def _compare_result(self) -> None:
         result, expected = self._stream.result, self._expected
@@ -262,15 +277,8 @@ def _set(options: TextGenerationOptions) -> dict[str, object]:
     return {name: value for name, value in asdict(options).items() if value != getattr(default, name)}
 
 
-def _interrupt_after_commit(executor: Any) -> None:
-    commit = executor.commit
-
-    def commit_and_interrupt() -> None:
-        executor.commit = commit
-        commit()
-        raise KeyboardInterrupt
-
-    executor.commit = commit_and_interrupt
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 @contextmanager

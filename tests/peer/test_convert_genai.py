@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import genai
 from fakes.ort_decoder import OrtDecoder
 from models import recipes
 
@@ -49,6 +50,13 @@ def test_a_prompt_in_two_pieces(tmp_path: Path, operators: str) -> None:
 def test_rows_for_the_whole_prompt_are_read_too(tmp_path: Path) -> None:
     folder = recipes.random_onnx(tmp_path, "gqa", "f32", all_logits=True)
     assert generated(folder, IDS, count=20) == OrtDecoder(folder).greedy(IDS, 20)
+
+
+def test_a_folder_of_three_graphs(tmp_path: Path) -> None:
+    folder = recipes.random_pipeline(tmp_path)
+    assert generated(folder, IDS, count=20) == OrtDecoder(recipes.random_onnx(tmp_path, "gqa")).greedy(IDS, 20)
+    with genai.load(folder, threads=1) as model:
+        assert list(model.generate(IDS, max_new_tokens=20).token_ids) == generated(folder, IDS, count=20)
 
 
 def test_the_chat_template_and_the_tokenizer_are_found(tmp_path: Path) -> None:

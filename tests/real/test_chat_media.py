@@ -5,6 +5,7 @@ tokens would do.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from genai.tasks import (
     ChatCompletionMessage,
     ChatCompletionPromptCacheMode,
     ChatCompletionRequest,
+    ChatCompletionResponseFormat,
     ChatCompletionSession,
     ChatMediaBinding,
     TextGenerationOptions,
@@ -114,6 +116,17 @@ def test_tensors_need_to_live_only_until_the_call_returns(looking_up: ChatComple
         for binding in given:
             binding.tensor.close()
         assert "".join(event.text or "" for event in stream) == expected
+
+
+def test_an_answer_about_images_keeps_to_a_form(looking_up: ChatCompletionSession, runtime: Runtime) -> None:
+    pytest.importorskip("llguidance")
+    wish = replace(REQUEST, response_format=ChatCompletionResponseFormat.JSON_OBJECT)
+    with looking_up.stream_with_media(wish, bindings(runtime, FIRST, SECOND), EIGHT) as stream:
+        for _ in stream:
+            pass
+        assert stream.result.content.startswith("{")
+        assert stream.constraint is not None
+        assert stream.constraint.state.accepted_token_count == 8
 
 
 def test_an_image_is_charged_by_its_cells(session: ChatCompletionSession, runtime: Runtime, folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from models.onnx_models import add, save
-from models.recipes import SENTENCE, scripted_gguf, scripted_onnx, scripted_split
+from models.recipes import SENTENCE, scripted_gguf, scripted_onnx, scripted_split, tool_gguf, tool_onnx
 from models.split_decoder import split_decoder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,6 +90,19 @@ def test_generate_streams_text_and_reports_on_standard_error(tmp_path: Path) -> 
 def test_chat_answers_each_line(tmp_path: Path) -> None:
     done = run_example("chat.py", scripted_onnx(tmp_path), given="What?\nWhere?\n")
     assert done.stdout == f"{SENTENCE}\n{SENTENCE}\n"
+
+
+@pytest.mark.parametrize("operators", ["gguf", "gqa"])
+def test_tools_are_called_and_their_results_are_in_the_answer(tmp_path: Path, operators: str) -> None:
+    if operators == "gguf" and importlib.util.find_spec("llama_cpp") is None:
+        pytest.skip("a GGUF model: llama-cpp-python is not installed")
+    model = tool_gguf(tmp_path) if operators == "gguf" else tool_onnx(tmp_path, operators)
+    done = run_example("tools.py", model)
+    assert done.stdout == "127 times 31 is 3937, and Łódź has 645693 inhabitants.\n"
+    assert done.stderr.splitlines()[-2:] == [
+        "multiply(a=127, b=31) -> 3937",
+        "population(city='Łódź') -> 645693",
+    ]
 
 
 @needs_llama

@@ -281,8 +281,8 @@ def test_s_lif_04_closing_frees_the_engine_at_once(form: str, files: ModelFiles)
     model = genai.load(path_of(form, files.folder), threads=1)
     stream = model.stream(ASKED)
     assert next(stream) == "Paris"
-    pipeline = weakref.ref(model._open().pipeline.underlying_object)
-    executor = weakref.ref(model._open().pipeline.underlying_object.executors[0])
+    pipeline = weakref.ref(model._open().composition.pipelines[0].underlying_object)
+    executor = weakref.ref(model._open().composition.pipelines[0].underlying_object.executors[0])
     gc.collect()
     gc.disable()
     try:

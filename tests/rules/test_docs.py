@@ -11,7 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from models.recipes import projector_gguf, scripted_gguf, scripted_onnx
+from models.recipes import (
+    adapter_gguf,
+    encoder_gguf,
+    encoder_onnx,
+    projector_gguf,
+    scripted_gguf,
+    scripted_onnx,
+    tool_gguf,
+)
 from rules.documents import PAGES, run_page
 from rules.project import ROOT, text_of
 
@@ -37,20 +45,28 @@ needs_llama = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The models that the pages speak of: `model.gguf`, `projector.gguf` and the folder `model-onnx`."""
+    """The files that the pages speak of: five models, a program, and two folders."""
     folder = tmp_path_factory.mktemp("models")
     scripted_gguf(folder).rename(folder / "model.gguf")
     projector_gguf(folder, row_length=96).rename(folder / "projector.gguf")
+    adapter_gguf(folder, "scripted").rename(folder / "adapter.gguf")
+    encoder_gguf(folder).rename(folder / "encoder.gguf")
+    encoder_onnx(folder).rename(folder / "encoder-onnx")
     scripted_onnx(folder / "onnx").rename(folder / "model-onnx")
+    tool_gguf(folder)
+    (folder / "my_tools.py").write_text(
+        "def multiply(a: float, b: float) -> float:\n    return a * b\n", encoding="utf-8"
+    )
     return folder
 
 
 @pytest.fixture
 def workspace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder in which a page runs, with a cache folder whose catalog names the scripted model `smollm2`."""
-    for name in ("model.gguf", "projector.gguf"):
+    for name in ("model.gguf", "projector.gguf", "adapter.gguf", "encoder.gguf", "tools.gguf", "my_tools.py"):
         shutil.copy(built / name, tmp_path / name)
-    shutil.copytree(built / "model-onnx", tmp_path / "model-onnx")
+    for name in ("model-onnx", "encoder-onnx"):
+        shutil.copytree(built / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "home"
     home.mkdir()

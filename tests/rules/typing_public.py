@@ -7,6 +7,7 @@ from typing import Any, assert_type
 import numpy.typing as npt
 
 import genai
+import genai.tasks
 import winml_lite
 
 
@@ -53,3 +54,20 @@ def object_model(runtime: winml_lite.Runtime, stage: winml_lite.Stage) -> None:
     assert_type(encoder.encode(stage.output(0)), tuple[winml_lite.Tensor, winml_lite.SequenceSegmentLayout])
     assert_type(encoder.media_tensor_desc, tuple[winml_lite.TensorDataType, tuple[int, ...]])
     assert_type(winml_lite.engines(), tuple[winml_lite.EngineInfo, ...])
+
+
+def chat_task(session: genai.tasks.ChatCompletionSession, tokenizer: genai.Tokenizer) -> None:
+    request = genai.tasks.ChatCompletionRequest()
+    tasks = genai.tasks.Tasks(session.runtime)
+    assert_type(tasks.create_chat_completion_task(tokenizer), genai.tasks.ChatCompletionTask)
+    stream = session.stream(request)
+    assert_type(stream, genai.tasks.ChatCompletionStream)
+    assert_type(next(stream), genai.tasks.ChatCompletionEvent)
+    assert_type(stream.read_next(), genai.tasks.ChatCompletionEvent | None)
+    assert_type(stream.constraint, genai.TokenConstraint | None)
+    result = session.generate(request)
+    assert_type(result, genai.tasks.ChatCompletionResult)
+    assert_type(result.content, str)
+    assert_type(result.tool_calls, tuple[genai.tasks.ChatCompletionToolCall, ...])
+    assert_type(result.prompt_cache_use, genai.tasks.ChatCompletionPromptCacheUse)
+    assert_type(result.text_generation_result, genai.tasks.TextGenerationResult)

@@ -275,7 +275,7 @@ def test_save_and_load(model: FakeModel, talk: Talk, tmp_path: Path) -> None:
         '{"system": 3, "messages": []}',
         '{"system": null, "messages": [{"role": "user"}]}',
         '{"system": null, "messages": [{"role": "user", "content": 3}]}',
-        '{"system": null, "messages": [{"role": "tool", "content": "x"}]}',
+        '{"system": null, "messages": [{"role": "critic", "content": "x"}]}',
     ],
 )
 def test_a_file_that_is_no_chat_changes_nothing(model: FakeModel, talk: Talk, tmp_path: Path, content: str) -> None:

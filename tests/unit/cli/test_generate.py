@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,31 @@ def test_all_options_of_sampling(model: FakeModel) -> None:
     )
     assert model.asked[0][2] == genai.TextGenerationOptions(
         5, (9,), 0.5, 4, 0.9, 0.1, 1.2, 64, -0.5, 0.25, 8, stop=("x", "y")
+    )
+
+
+def test_all_extensions_of_sampling(model: FakeModel) -> None:
+    model.answers = [saying("a")]
+    run(
+        *("--typical-p", "0.9", "--top-n-sigma", "1.5", "--xtc-probability", "0.5", "--xtc-threshold", "0.2"),
+        *("--dry-multiplier", "0.8", "--dry-base", "2", "--dry-allowed-length", "3", "--no-repeat-ngram-size", "4"),
+        *("--dry-sequence-breaker", "\n", "--dry-sequence-breaker", ";", "--min-new-tokens", "2", "--ignore-eos"),
+        *("--logit-bias", "7=-inf", "--logit-bias", "9=1.5", "--include-stop", "Why?"),
+    )
+    assert model.asked[0][2] == genai.TextGenerationOptions(
+        typical_p=0.9,
+        top_n_sigma=1.5,
+        xtc_probability=0.5,
+        xtc_threshold=0.2,
+        dry_multiplier=0.8,
+        dry_base=2,
+        dry_allowed_length=3,
+        dry_sequence_breakers=("\n", ";"),
+        no_repeat_ngram_size=4,
+        min_new_tokens=2,
+        ignore_eos=True,
+        logit_bias={7: -math.inf, 9: 1.5},
+        include_stop=True,
     )
 
 
@@ -176,6 +202,20 @@ def test_json(model: FakeModel) -> None:
     assert record["timings"]["decode_tokens_per_second"] == 2.0
 
 
+def test_json_with_log_probabilities(model: FakeModel) -> None:
+    answer = saying("Blue")
+    answer.logprobs = (genai.TokenLogprob(3, -0.5, ((3, -0.5), (4, -1.5))),)
+    model.answers = [answer]
+    record = json.loads(run("--json", "--top-logprobs", "2", "Why?").stdout)
+    assert model.asked[0][2].top_logprobs == 2
+    assert record["logprobs"] == [{"token_id": 3, "logprob": -0.5, "top": [[3, -0.5], [4, -1.5]]}]
+
+
+def test_json_without_log_probabilities(model: FakeModel) -> None:
+    model.answers = [saying("Blue")]
+    assert json.loads(run("--json", "Why?").stdout)["logprobs"] is None
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -183,6 +223,12 @@ def test_json(model: FakeModel) -> None:
         (["--temperature", "-1", "Why?"], "temperature must not be negative"),
         (["-n", "0", "Why?"], "max_new_tokens"),
         (["--stop", "", "Why?"], "empty string"),
+        (["--min-new-tokens", "9", "-n", "3", "Why?"], "min_new_tokens must not be above max_new_tokens (3), not 9"),
+        (["--logit-bias", "a=1", "Why?"], "'a=1' is no ID=VALUE"),
+        (["--logit-bias", "4", "Why?"], "'4' is no ID=VALUE"),
+        (["--logit-bias", "4=nan", "Why?"], "finite or minus infinity"),
+        (["--top-logprobs", "2", "Why?"], "--top-logprobs needs --json"),
+        (["--json", "--top-logprobs", "-1", "Why?"], "top_logprobs"),
         (["--threads", "0", "Why?"], "--threads"),
         (["--engine", "other", "Why?"], "--engine"),
         (["--raw", "--system", "x", "Why?"], "--system needs the chat template"),

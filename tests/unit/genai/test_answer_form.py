@@ -133,8 +133,8 @@ def test_open_reasoning_comes_before_the_answer(tmp_path: Path, decoder: Scripte
             prompt = len(tokenizer.encode_conversation([("user", "x")]))
             decoder.logits = writing(prompt, "Well, yes.</think>\nyes")
             result = model.chat().send("x", choices=["no", "yes"])
-    assert result.text == "Well, yes.</think>\nyes"
-    assert result.parsed == "yes"
+    assert (result.text, result.reasoning, result.parsed) == ("yes", "Well, yes.", "yes")
+    assert result.raw_text == "Well, yes.</think>\nyes"
 
 
 def test_a_form_goes_with_an_options_record(model: LanguageModel, decoder: ScriptedDecoder) -> None:

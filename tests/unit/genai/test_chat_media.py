@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from genai.conversation_result import ConversationFormatResult
 from genai.messages import ChatCompletionContentPart, ChatCompletionMessage, ChatCompletionRequest
 from genai.tasks import ChatMediaBinding
 from genai.tokenizer import Tokenizer
+from rules.project import ROOT
 from winml_lite import NotSupportedError, Runtime, Tensor
 
 NOT_SUPPORTED = 0x80070032
@@ -24,6 +26,12 @@ TYPED = (
     "{% for part in m.content %}{% if part.type == 'image' %}<image>{% else %}{{ part.text }}{% endif %}{% endfor %}"
     "{% endif %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+ONLY_PARTS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{% for part in m.content %}{{ part.text }}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+FAMILIES = tomllib.loads((ROOT / "tests" / "peer" / "chat_templates.toml").read_text(encoding="utf-8"))["template"]
 
 
 def text(value: str) -> ChatCompletionContentPart:
@@ -45,15 +53,23 @@ def spelled(ids: tuple[int, ...]) -> str:
     return "".join({IM_START: "<", IM_END: ">"}.get(token_id, chr(token_id)) for token_id in ids)
 
 
-@pytest.mark.parametrize("template", [TYPED, CHATML])
+@pytest.mark.parametrize("template", [TYPED, ONLY_PARTS, CHATML])
 def test_text_runs_are_split_at_the_images(tmp_path: Path, template: str) -> None:
-    # CHATML takes only texts: there the parts are joined
     result = formatted(tmp_path, shown(text("a "), IMAGE, text(" b"), IMAGE, IMAGE), template)
     assert list(map(spelled, result.token_runs)) == ["<user\na ", " b", "", ">\n<assistant\n"]
     assert result.media_places == ((0, 1), (0, 3), (0, 4))
     assert result.token_ids == tuple(token for run in result.token_runs for token in run)
     assert result.text == "<|im_start|>user\na  b<|im_end|>\n<|im_start|>assistant\n"
     assert result.generation_prompt == "<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family["name"])
+def test_images_in_the_templates_of_well_known_families(tmp_path: Path, family: dict[str, str]) -> None:
+    with Tokenizer.from_file(chat_folder(tmp_path, family["text"])) as tokenizer:
+        result = format_with_images(tokenizer, shown(text("Look: "), IMAGE, text("What?")))
+        before, behind = map(tokenizer.decode, result.token_runs)
+    assert before.endswith("Look: ")
+    assert behind.startswith("What?")
 
 
 def test_without_images_there_is_one_run(tmp_path: Path) -> None:
@@ -72,8 +88,8 @@ def test_images_are_found_where_the_template_puts_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("template", "count"),
     [
-        (TYPED.replace("{{ part.text }}", "{{ part.text | length }}"), "0 times"),
-        (TYPED.replace("{{ part.text }}", "{{ part.text }}{{ part.text }}"), "2 times"),
+        (ONLY_PARTS.replace("{{ part.text }}", "{{ part.text | length }}"), "0 times"),
+        (ONLY_PARTS.replace("{{ part.text }}", "{{ part.text }}{{ part.text }}"), "2 times"),
     ],
 )
 def test_a_template_that_does_not_show_an_image_once_is_refused(tmp_path: Path, template: str, count: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fakes.drafting import SetCosts
-from genai.draft_pace import DraftPace
+from genai.draft_pace import draft_length
 from genai.step_costs import StepCosts
 
 
@@ -27,52 +27,47 @@ class Measured(SetCosts):
     ],
 )
 def test_the_length_with_the_most_tokens_for_the_time(chance: float, expected: int) -> None:
-    assert DraftPace(Measured()).length([chance] * 16) == expected
+    assert draft_length(Measured(), [chance] * 16) == expected
 
 
 def test_the_last_token_that_is_worth_it() -> None:
     # with chances of 1 each further token costs 0.2 and brings 1; the fourth chance is too low
-    assert DraftPace(SetCosts(0.2)).length([1, 1, 1, 0.1, 1]) == 3
+    assert draft_length(SetCosts(0.2), [1, 1, 1, 0.1, 1]) == 3
 
 
 def test_no_more_than_there_are_chances() -> None:
-    assert DraftPace(SetCosts(0.0)).length([0.9, 0.9]) == 2
-    assert DraftPace(SetCosts(0.0)).length([]) == 0
+    assert draft_length(SetCosts(0.0), [0.9, 0.9]) == 2
+    assert draft_length(SetCosts(0.0), []) == 0
 
 
-def test_the_first_two_steps_are_single_ones() -> None:
-    costs = StepCosts()
-    pace = DraftPace(costs)
-    assert pace.length([1.0] * 4) == 0
-    costs.note(1, 0.01)
-    assert pace.length([1.0] * 4) == 0
-    costs.note(1, 0.01)
-    assert pace.length([1.0] * 4) == 4
+def test_nothing_where_wide_steps_cost_what_they_bring() -> None:
+    assert draft_length(SetCosts(1.0), [1.0] * 16) == 0
 
 
 def test_a_gain_that_is_hardly_one_is_left() -> None:
-    assert DraftPace(SetCosts(0.2)).length([0.25]) == 0  # 1.25 / 1.2 = 1.04
-    assert DraftPace(SetCosts(0.2)).length([0.27]) == 1  # 1.27 / 1.2 = 1.06
+    assert draft_length(SetCosts(0.2), [0.25]) == 0  # 1.25 / 1.2 = 1.04
+    assert draft_length(SetCosts(0.2), [0.27]) == 1  # 1.27 / 1.2 = 1.06
 
 
-def test_where_nothing_pays_a_token_is_tried_after_16_steps_then_32() -> None:
-    pace = DraftPace(SetCosts(2.0))
-    lengths = [pace.length([0.9] * 4) for _ in range(16 + 32 + 64)]
-    assert [place for place, length in enumerate(lengths, 1) if length] == [16, 48, 112]
-    assert set(lengths) == {0, 1}
+def test_two_single_steps_come_first_and_then_a_short_draft() -> None:
+    costs = StepCosts()
+    assert draft_length(costs, [1.0] * 8) == 0
+    costs.note(1, 0.01)
+    assert draft_length(costs, [1.0] * 8) == 0
+    costs.note(1, 0.01)
+    assert draft_length(costs, [1.0] * 8) == 2
+    costs.note(3, 0.01)
+    assert draft_length(costs, [1.0] * 8) == 8
 
 
-def test_nothing_is_tried_with_a_poor_chance() -> None:
-    pace = DraftPace(SetCosts(2.0))
-    assert not any(pace.length([0.5] * 4) for _ in range(100))
-
-
-def test_a_draft_that_pays_ends_the_wait() -> None:
-    costs = SetCosts(2.0)
-    pace = DraftPace(costs)
-    for _ in range(40):
-        pace.length([0.9])
-    costs._set = [1.0] * 17
-    assert pace.length([0.9]) == 1
-    costs._set = [1.0, 3.0]
-    assert [pace.length([0.9]) for _ in range(16)] == [0] * 15 + [1]
+def test_a_cost_that_was_high_is_tried_again_when_it_is_forgotten() -> None:
+    costs = StepCosts()
+    for _ in range(2):
+        costs.note(1, 0.01)
+    costs.note(3, 0.09)
+    assert draft_length(costs, [1.0] * 8) == 0
+    for _ in range(127):
+        costs.note(1, 0.01)
+        assert draft_length(costs, [1.0] * 8) == 0
+    costs.note(1, 0.01)
+    assert draft_length(costs, [1.0] * 8) == 2

@@ -8,10 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from fakes.reference_sampler import draw, penalised
-from genai import candidates
+from fakes.reference_sampler import draw, numbers, penalised
+from genai import candidates, sampling
 from genai.options import TextGenerationOptions
-from genai.random_numbers import SplitMix64
 from genai.sampling import TokenSelector
 from winml_lite import WinMLError
 
@@ -104,26 +103,16 @@ LAST = 1 - 2.0**-53
 """The largest random number: it draws the last token that the filters keep, and so shows where they cut."""
 
 
-class Fixed(SplitMix64):
-    """Always the same number, and XTC whenever it is on."""
-
-    def __init__(self, u: float) -> None:
-        self._u = u
-
-    def random_pair(self) -> tuple[float, float]:
-        return self._u, 0.0
-
-
 def disagreements(size: int, chain: dict[str, float], rows: list[Row]) -> list[tuple[int, int, int]]:
     """Draw once from each row; return index, our token and the reference's where they differ."""
     options = TextGenerationOptions(seed=17, **chain)  # type: ignore[arg-type]
     selector = TokenSelector(options, size)
-    numbers = SplitMix64(17)
     found = []
     for index, row in enumerate(rows):
-        u, chance = numbers.random_pair()
+        u, chance = numbers(17, index)
         expected = draw(penalised(row, options, (), ()), options, u, chance < options.xtc_probability)
         actual = selector.select(row)
+        selector.accept(0)
         if actual != expected:
             found.append((index, actual, expected))
     return found
@@ -141,12 +130,16 @@ def test_selection_equals_the_reference(size: int, shape: Any, chain: dict[str, 
 @pytest.mark.parametrize("chain", CHAINS[:-1], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
 @pytest.mark.parametrize("u", [0.317, 0.9071, LAST])
-def test_the_filters_cut_where_the_reference_cuts(u: float, shape: Any, chain: dict[str, float]) -> None:
+def test_the_filters_cut_where_the_reference_cuts(
+    u: float, shape: Any, chain: dict[str, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     options = TextGenerationOptions(**chain)  # type: ignore[arg-type]
     row = shape(2049, 2, np.random.default_rng(8))
     selector = TokenSelector(options, 2049)
-    selector._random, selector._generator = (lambda: u), Fixed(u)
-    assert selector.select(row) == draw(penalised(row, options, (), ()), options, u, 0 < options.xtc_probability)
+    monkeypatch.setattr(sampling, "split_mix64", lambda seed, place=0: int(u * 2**53) << 11)
+    u = int(u * 2**53) / 2**53
+    expected = draw(penalised(row, options, (), ()), options, u, u < options.xtc_probability)
+    assert selector.select(row) == expected
 
 
 @pytest.mark.parametrize("chain", CHAINS, ids=str)
@@ -172,13 +165,13 @@ def test_penalties_equal_the_reference_over_a_generation(chain: dict[str, float]
     size, generator = 1500, np.random.default_rng(3)
     options = TextGenerationOptions(seed=29, **chain, **penalties)  # type: ignore[arg-type]
     prompt = [int(token) for token in generator.integers(0, 60, 30)]
-    selector, numbers = TokenSelector(options, size, prompt), SplitMix64(29)
+    selector = TokenSelector(options, size, prompt)
     base = normal(size, 1, generator)
     base[:60] += 4  # so that penalised tokens compete
     emitted: list[int] = []
-    for _ in range(60):
+    for place in range(60):
         row = base + normal(size, 0.1, generator)
-        expected = draw(penalised(row, options, prompt, emitted), options, numbers.random())
+        expected = draw(penalised(row, options, prompt, emitted), options, numbers(29, place)[0])
         token_id = selector.select(row)
         assert token_id == expected
         selector.accept(token_id)
@@ -214,7 +207,7 @@ def test_the_row_is_left_unchanged(chain: dict[str, float], penalty: float) -> N
 def test_float64_rows_are_used_as_they_are(chain: dict[str, float]) -> None:
     row = np.random.default_rng(5).standard_normal(3000)
     options = TextGenerationOptions(seed=6, **chain)  # type: ignore[arg-type]
-    u, chance = SplitMix64(6).random_pair()
+    u, chance = numbers(6)
     assert TokenSelector(options, 3000).select(row) == draw(row, options, u, chance < options.xtc_probability)
 
 
@@ -270,7 +263,7 @@ def test_the_first_row_says_the_size_of_the_vocabulary_where_it_is_not_known() -
     options = TextGenerationOptions(temperature=0.7, repetition_penalty=1.3, seed=5)
     known, unknown = TokenSelector(options, 40, [1, 2]), TokenSelector(options, 0, [1, 2])
     row = np.random.default_rng(3).standard_normal(40).astype(np.float32)
-    assert [unknown.select(row) for _ in range(9)] == [known.select(row) for _ in range(9)]
+    assert [unknown.select(row), unknown.select(row[::-1])] == [known.select(row), known.select(row[::-1])]
     with pytest.raises(WinMLError, match=r"0x8007000D.*shape \(40,\) was expected, not \(41,\)"):
         unknown.select(np.zeros(41, np.float32))
 

@@ -58,6 +58,30 @@ def test_of_two_times_the_lower_counts() -> None:
     assert costs.curve[1] == pytest.approx(2.0)
 
 
+def test_times_are_forgotten_after_128_steps() -> None:
+    costs = StepCosts()
+    costs.note(1, 0.01)
+    costs.note(4, 0.09)
+    for _ in range(127):
+        costs.note(1, 0.01)
+        assert costs.knows_wide_steps
+        assert costs.curve[3] == pytest.approx(9.0)
+    costs.note(1, 0.01)
+    assert not costs.knows_wide_steps
+    assert costs.curve[3] == 1.75
+
+
+def test_two_single_steps_are_enough_to_compare_with() -> None:
+    costs = StepCosts()
+    costs.note(1, 0.01)
+    assert not costs.knows_single_steps
+    costs.note(1, 0.01)
+    assert costs.knows_single_steps
+    for _ in range(128):
+        costs.note(4, 0.01)
+    assert not costs.knows_single_steps
+
+
 def test_drafting_costs_time_for_each_token() -> None:
     costs = StepCosts()
     costs.note(1, 0.01)

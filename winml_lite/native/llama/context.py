@@ -120,7 +120,8 @@ class Context:
         self._pointer = pointer
         memory = api.llama_get_memory(pointer)
         if not memory:
-            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{model.path} has no sequence memory: it does not generate text")
+            text = f"{model.path} has no sequence memory: it does not generate text, it embeds it"
+            raise WinMLError(NOT_SUPPORTED, _BUILD, f"{text} (llama_options().embeddings, genai.load_embedding)")
         self._memory = memory
         self._decode = api.llama_decode
         self._row_at = retyped(api.llama_get_logits_ith, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)

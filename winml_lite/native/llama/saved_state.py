@@ -39,7 +39,7 @@ class LlamaSavedState:
 
     def write(self, path: str) -> object:
         sequence = self._sequence
-        sequence.discard()  # of a run that was interrupted
+        sequence.take_back()  # of a run that was interrupted
         if not sequence.spans.is_empty:
             raise WinMLError(NOT_SUPPORTED, _SAVE, "the sequence holds embedding rows, which a state file cannot keep")
         problem = apart(lambda: sequence.context.write_state(path), sequence.abort, may_leave=False)

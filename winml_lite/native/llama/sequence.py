@@ -6,6 +6,9 @@ was not committed are taken out again.
 
 KeyboardInterrupt may also strike between a native call and the numbers kept here. So `_pending` is set before the
 memory changes and cleared after it, and while it is set the next use first truncates the memory to the position.
+
+Recurrent layers cannot go back, so there an abort takes effect between the batches of a run only, and what an interrupt
+has cut off behind its last batch stays in memory: the same tokens, when they come again, need no second evaluation.
 """
 
 from __future__ import annotations
@@ -36,6 +39,8 @@ class LlamaSequence:
 
     __slots__ = (
         "_abort",
+        "_engine_abort",
+        "_is_cut",
         "_limit",
         "_marked",
         "_model",
@@ -43,10 +48,12 @@ class LlamaSequence:
         "_position",
         "_prompt",
         "_quiet",
+        "_replay",
         "_settings",
         "_single",
         "_token",
         "_token_pointer",
+        "_tokens",
         "_vocabulary_size",
         "capacity",
         "context",
@@ -60,13 +67,19 @@ class LlamaSequence:
         self._model = model
         self._settings = settings
         self._vocabulary_size = model.vocabulary_size
-        self._abort = AbortFlag()
+        self._engine_abort = AbortFlag()
+        self._abort = AbortFlag() if model.keeps_recurrent_state else self._engine_abort
+        """What stops a run: inside a batch, too, where its effect can be taken back."""
         self.capacity = capacity
         self.declared_capacity: int | None = api.llama_model_n_ctx_train(model.pointer)
         self._position = 0
         self._pending = 0
         """Tokens that may be in memory beyond the position: of a run that is neither committed nor discarded, or of a
         rewind that has not ended."""
+        self._replay: tuple[npt.NDArray[np.int32], bool] | None = None
+        """The pending tokens, and whether the logits of the last one are there, when they are to stay in memory."""
+        self._is_cut = False
+        """Whether a rewind or a reset has begun and not ended."""
         self.takes_rows = takes_rows(model.file, model.has_row_axes)
         """Whether segments can be fed at all."""
         self._limit = capacity
@@ -88,7 +101,7 @@ class LlamaSequence:
 
     def _make_context(self, capacity: int) -> Context:
         make = PredictingContext if self._model.predicts else Context
-        return make(self._model, capacity, self._settings, self._abort)
+        return make(self._model, capacity, self._settings, self._engine_abort)
 
     @property
     def model(self) -> LlamaModel:
@@ -113,11 +126,10 @@ class LlamaSequence:
 
     def evaluate(self, ids: Ids, wants_logits: bool) -> None:
         """Append the tokens; the logits of the last one are then in the context if they are wanted."""
-        if self._pending:
-            self.discard()
+        done = self._known(ids, wants_logits) if self._pending else 0
         self._abort.clear()
-        if ids.size != 1:
-            self._evaluate_prompt(ids, wants_logits)
+        if done or ids.size != 1:
+            self._evaluate_prompt(ids, wants_logits, done)
             return
         token = ids.item()
         if not 0 <= token < self._vocabulary_size:
@@ -135,7 +147,7 @@ class LlamaSequence:
     def evaluate_all(self, ids: Ids, address: int) -> None:
         """Append the tokens and copy the logits of each to `address`, float32 (tokens, vocabulary size)."""
         if self._pending:
-            self.discard()
+            self.take_back()
         self._abort.clear()
         tokens = self._admitted(ids)
         row_bytes = self._vocabulary_size * 4
@@ -144,10 +156,26 @@ class LlamaSequence:
             self._decode_part(tokens, start, stop, self._marked)
             self.context.copy_rows(stop - start, address + start * row_bytes)
 
-    def _evaluate_prompt(self, ids: Ids, wants_logits: bool) -> None:
+    def _known(self, ids: Ids, wants_logits: bool) -> int:
+        """How many of the tokens are in memory since an interrupt; anything else that is there is taken out."""
+        if self._replay is None:
+            self.discard()
+        if self._replay is None:
+            return 0
+        tokens, has_logits = self._replay
+        count = tokens.size
+        fits = ids.size > count or (ids.size == count and (has_logits or not wants_logits))
+        if fits and np.array_equal(ids[:count], tokens):
+            self._replay = None
+            return count
+        self.take_back()
+        return 0
+
+    def _evaluate_prompt(self, ids: Ids, wants_logits: bool, done: int) -> None:
+        """Evaluate the tokens without the first `done`, which are in memory."""
         tokens = self._admitted(ids)
         count, size = tokens.size, self.context.batch_size
-        for start in range(0, count, size):
+        for start in range(done, count, size):
             stop = min(start + size, count)
             self._decode_part(tokens, start, stop, None if wants_logits and stop == count else self._quiet)
 
@@ -159,7 +187,7 @@ class LlamaSequence:
             self._refuse_id(ids.item(wrong[0]), int(wrong[0]))
         if count > self.room:
             self._refuse_length(count)
-        tokens = np.ascontiguousarray(ids, np.int32)
+        self._tokens = tokens = np.ascontiguousarray(ids, np.int32)
         self._pending = count
         return tokens
 
@@ -178,7 +206,7 @@ class LlamaSequence:
     def evaluate_segment(self, segment: Segment) -> None:
         """Append embedding rows and the tokens around them; there are no logits then."""
         if self._pending:
-            self.discard()
+            self.take_back()
         self._abort.clear()
         plan = segment.plan
         check_plan(self._model, self.context.batch_size, plan)
@@ -202,23 +230,38 @@ class LlamaSequence:
         """Keep the tokens of the last evaluation: the position moves."""
         self._position += self._pending
         self._pending = 0
+        self._replay = None
 
     def expect(self, count: int) -> None:
         """Say that `count` tokens may be in memory beyond the position; then commit or discard them."""
         self._pending = count
 
     def discard(self) -> Segment | None:
-        """Take the tokens of the last evaluation out again; return its segment if it was one."""
+        """Take the tokens of the last evaluation out again; return its segment if it was one.
+
+        Where that cannot be, they stay, to be taken for done when they come again; what an evaluation that did not end
+        has left makes the sequence start again at 0.
+        """
         dropped = self._drop_spans()
-        if not self._pending:
-            return dropped
-        if not self._truncate():
-            lost = self._position
-            self.reset()
-            text = f"this architecture cannot go back to position {lost}, so the sequence was reset"
-            raise WinMLError(errors.E_FAIL, _RUN, f"{self._model.path}: {text}")
-        self._pending = 0
+        if self._pending and self._replay is None:
+            if self._truncate():
+                self._pending, self._is_cut = 0, False
+            elif dropped is None and not self._is_cut and self.context.end == self._position + self._pending:
+                batch = self._single if self._pending == 1 else self._prompt
+                last = np.array(self._token, np.int32) if self._pending == 1 else self._tokens.copy()
+                self._replay = last, not batch.logits
+            else:
+                self.reset()
         return dropped
+
+    def take_back(self) -> None:
+        """Discard; if the tokens cannot be taken out the sequence is reset, which is E_FAIL."""
+        before = self._position
+        self.discard()
+        if self._pending:
+            self.reset()
+        if self._position != before:
+            raise WinMLError(errors.E_FAIL, _RUN, f"{self._model.path}: {_reset_text(before)}")
 
     def rewind(self, position: int) -> None:
         """Truncate to `position`; 0x80070057 beyond the present one, or where the architecture cannot go back."""
@@ -229,12 +272,14 @@ class LlamaSequence:
             text = f"the sequence is at {self._position}, it cannot go forward to {position}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
         self.spans.check_cut(position)
-        before = self._position
+        before = self._position, self._pending
         self._mark(position)
         done = self._truncate()
-        if not done:
-            self._position = before
-        self._pending = 0
+        if done:
+            self._pending, self._replay = 0, None
+        else:
+            self._position, self._pending = before
+        self._is_cut = False
         self._drop_spans()
         if not done:
             kept = self.context.snapshots and f", and by up to {self.context.snapshots} tokens inside the last batch"
@@ -252,14 +297,14 @@ class LlamaSequence:
         self._mark(0)
         self.capacity = capacity
         self.context = context
-        self._pending = 0
+        self._pending, self._replay, self._is_cut = 0, None, False
         self._drop_spans()
 
     def reset(self) -> None:
         """Drop the whole sequence: position 0."""
         self._mark(0)
         self.context.forget()
-        self._pending = 0
+        self._pending, self._replay, self._is_cut = 0, None, False
         self._drop_spans()
 
     def _drop_spans(self) -> Segment | None:
@@ -272,6 +317,7 @@ class LlamaSequence:
 
     def _mark(self, position: int) -> None:
         """Move the position back, before the memory follows."""
+        self._is_cut = True
         self._pending += self._position - position
         self._position = position
 
@@ -283,8 +329,12 @@ class LlamaSequence:
         return self.context.truncate(self._position)
 
     def _fail(self, status: int) -> NoReturn:
+        before = self._position
         self.discard()
-        raise decode_error(status, _RUN, self._model.path)
+        error = decode_error(status, _RUN, self._model.path)
+        if self._position == before:
+            raise error
+        raise WinMLError(error.hresult, _RUN, f"{error.native_message}; {_reset_text(before)}")
 
     def _refuse_id(self, token: int, index: int) -> NoReturn:
         text = f"token id {token} at index {index} is not in 0..{self._vocabulary_size - 1}"
@@ -296,3 +346,7 @@ class LlamaSequence:
             "set a larger sequence capacity, or feed fewer tokens"
         )
         raise WinMLError(errors.E_BOUNDS, _RUN, text)
+
+
+def _reset_text(position: int) -> str:
+    return f"this architecture cannot go back to position {position}, so the sequence was reset"

@@ -69,6 +69,6 @@ class LlamaSpeculation:
             return []
         if pending >= sequence.model.vocabulary_size:
             raise WinMLError(E_INVALIDARG, _PROPOSE, f"there is no token {pending}")
-        sequence.discard()  # of a run that was interrupted
+        sequence.take_back()  # of a run that was interrupted
         room = sequence.room - 1  # a step also feeds the pending token
         return context.propose(pending, min(maximum, room)) if room > 0 else []

@@ -1,0 +1,74 @@
+"""A web service whose answers stream to several clients at once, in one event loop.
+
+    pip install starlette uvicorn
+    python examples/web_handler.py [MODEL] [PORT]
+    curl -N --data "Why is the sky blue?" http://127.0.0.1:8000/
+
+A model answers one question at a time. The file is loaded twice: the weights are in memory once, each load adds its own
+sequence, and with it one more client. Further clients wait, in the event loop and in order. A client that goes away
+ends its generation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.routing import Route
+
+import genai
+
+CLIENTS = 2
+"""Answers at a time. Each gets its share of the processors: models that compete for them are slow."""
+MAX_NEW_TOKENS = 400
+
+logger = logging.getLogger("uvicorn.error")
+
+
+def make_app(source: str) -> Starlette:
+    """Return the service for a model file, a model folder or a catalog name."""
+    free: asyncio.Queue[genai.LanguageModel] = asyncio.Queue()
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        threads = max((os.cpu_count() or 1) // CLIENTS, 1)
+        async with AsyncExitStack() as stack:
+            for _ in range(CLIENTS):
+                model = await asyncio.to_thread(genai.load, source, threads=threads)
+                free.put_nowait(await stack.enter_async_context(model))
+            yield
+
+    async def pieces(question: str) -> AsyncIterator[str]:
+        model = await free.get()
+        try:
+            async with model.chat().astream(question, max_new_tokens=MAX_NEW_TOKENS) as stream:
+                async for piece in stream:
+                    yield piece
+            logger.info("%s after %d tokens", stream.result.finish_reason.name, len(stream.result.token_ids))
+        finally:
+            free.put_nowait(model)
+
+    async def answer(request: Request) -> StreamingResponse:
+        question = (await request.body()).decode()
+        return StreamingResponse(pieces(question), media_type="text/plain; charset=utf-8")
+
+    return Starlette(routes=[Route("/", answer, methods=["POST"])], lifespan=lifespan)
+
+
+def main() -> None:
+    """Serve on the loopback interface."""
+    source = sys.argv[1] if len(sys.argv) > 1 else "smollm2"
+    port = int(sys.argv[2]) if len(sys.argv) > 2 else 8000
+    uvicorn.run(make_app(source), host="127.0.0.1", port=port)
+
+
+if __name__ == "__main__":
+    main()

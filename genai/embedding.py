@@ -1,0 +1,166 @@
+"""Embeddings of texts (genai §8): one vector for each text, near to those of texts that mean the same.
+
+`EmbeddingModel` stands on an encoder of one of the two engines: `gguf_encoder.py`, `onnx_encoder.py`. Loading is
+`embedding_loading.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from winml_lite import WinMLError
+
+from .checks import index_value
+from .closing import Closing
+from .codes import INSUFFICIENT_BUFFER
+from .tokenizer import Tokenizer
+
+Pooling: TypeAlias = Literal["mean", "cls", "last", "max", "none"]
+"""How the vectors of tokens become that of a text: their mean, that of the first or of the last token, the largest
+value of each number (ONNX models only); `"none"` leaves them as they are."""
+Rows: TypeAlias = npt.NDArray[np.float32]
+Embeddings: TypeAlias = Any
+"""float32 (texts, dimension), (dimension,) for one `str`; with pooling `"none"` one array (tokens, dimension) for each
+text in a list, or alone."""
+
+POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "last", "max", "none")
+
+
+class Encoder(Protocol):
+    """One engine's side of an embedding model."""
+
+    @property
+    def limit(self) -> int:
+        """Most tokens of one text, special ones included."""
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a vector."""
+
+    @property
+    def pooling(self) -> Pooling:
+        """What the model was made for."""
+
+    def encode(self, texts: Sequence[list[int]], pooling: Pooling | None) -> list[Rows]:
+        """Return an array for each text: (dimension,), or (tokens, dimension) with pooling `"none"`; None is the
+        model's own.
+        """
+
+    def close(self) -> None:
+        """Give the memory back."""
+
+
+class EmbeddingModel(Closing):
+    """A loaded model that embeds texts. Make it with `genai.load_embedding`; close it, or use it in `with`.
+
+    `name` is what it was loaded as, `engine` `"llama.cpp"` or `"ONNX Runtime"`, `file` the model file, `dimension` the
+    length of a vector, `max_tokens` the most tokens of one text, `pooling` what the model was made for. Any thread may
+    call; calls take turns.
+    """
+
+    def __init__(self, name: str, engine: str, file: str, encoder: Encoder, tokenizer: Tokenizer) -> None:
+        self.name = name
+        self.engine = engine
+        self.file = file
+        self.dimension = encoder.dimension
+        self.max_tokens = encoder.limit
+        self.pooling: Pooling = encoder.pooling
+        self._encoder: Encoder | None = encoder
+        self._tokenizer = tokenizer
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        if self._encoder is None:
+            return f"<EmbeddingModel {self.name!r} (closed)>"
+        facts = f"{self.dimension} numbers, {self.max_tokens} tokens, pooling {self.pooling}"
+        return f"<EmbeddingModel {self.name!r} on {self.engine}, {facts}, {self.file}>"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The model's tokenizer."""
+        self._check_open()
+        return self._tokenizer
+
+    def embed(
+        self,
+        texts: str | Iterable[str | Iterable[int]],
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+        truncate: bool = False,
+    ) -> Embeddings:
+        """Return embeddings of texts (or token ids), float32 (texts, dimension); (dimension,) for a single `str`.
+
+        Texts are encoded with the special tokens of the model, and share batches.
+
+        pooling: "mean", "cls", "last", "max" (ONNX models), "none", or None, the model's own. With "none" the result
+            is a list of arrays (tokens, dimension), or one such array.
+        normalize: scale each vector to length 1, so that a scalar product is the cosine of two vectors.
+        truncate: shorten texts of more than `max_tokens` tokens; otherwise they are 0x8007007A.
+        """
+        is_single = isinstance(texts, str)
+        items = [texts] if isinstance(texts, str) else list(texts)
+        if pooling is not None and pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, or None, not {pooling!r}")
+        encoder = self._check_open()
+        ids = [self._token_ids(index, item, truncate) for index, item in enumerate(items)]
+        with self._lock:
+            encoder = self._check_open()  # closed by now, perhaps
+            rows = encoder.encode(ids, pooling) if ids else []
+        if normalize:
+            rows = [_normalized(row) for row in rows]
+        if is_single:
+            return rows[0]
+        if pooling == "none" or (pooling is None and self.pooling == "none"):
+            return rows
+        return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
+
+    def _token_ids(self, index: int, text: str | Iterable[int], truncate: bool) -> list[int]:
+        if isinstance(text, bytes | bytearray | memoryview) or not isinstance(text, str | Iterable):
+            raise TypeError(f"texts must be str or token ids, not {type(text).__name__}")
+        ids = self._tokenizer.encode(text) if isinstance(text, str) else [index_value(i, "token id") for i in text]
+        if not ids:
+            raise ValueError(f"text {index} has no tokens")
+        if len(ids) <= self.max_tokens:
+            return ids
+        if truncate:
+            return self._shortened(text, ids)
+        raise WinMLError(
+            INSUFFICIENT_BUFFER,
+            "embed",
+            f"text {index} has {len(ids)} tokens, {self.name} takes {self.max_tokens}; "
+            "split it, or leave its end out with truncate=True",
+        )
+
+    def _shortened(self, text: str | Iterable[int], ids: list[int]) -> list[int]:
+        """Leave the end of a text out, but not the special tokens behind it."""
+        tail: list[int] = []
+        if isinstance(text, str):
+            plain = self._tokenizer.encode(text, add_special_tokens=False)
+            front = next((n for n in range(len(ids) - len(plain) + 1) if ids[n : n + len(plain)] == plain), 0)
+            tail = ids[front + len(plain) :]
+        return ids[: self.max_tokens - len(tail)] + tail
+
+    def close(self) -> None:
+        """Give the model's memory back, when a call that is going on has ended. Again is fine."""
+        with self._lock:
+            encoder, self._encoder = self._encoder, None
+            if encoder is not None:
+                encoder.close()
+                self._tokenizer.close()
+
+    def _check_open(self) -> Encoder:
+        if self._encoder is None:
+            raise RuntimeError("EmbeddingModel is closed")
+        return self._encoder
+
+
+def _normalized(rows: Rows) -> Rows:
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    scaled: Rows = rows / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return scaled

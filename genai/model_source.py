@@ -1,0 +1,100 @@
+"""Where a model comes from and what it is to run on: what `genai.load` and `genai.load_embedding` have in common."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from winml_lite import DeviceInfo, ExecutionTarget, ExecutionTargetKind, Runtime, WinMLError
+
+from .adapters import Adapter, adapter_pairs
+from .checks import enum_value, index_value
+from .codes import E_INVALIDARG, NOT_SUPPORTED
+
+Engine = Literal["llama", "ort"]
+Progress = Callable[[str, int, int], None]
+"""Called with what is going on ("download", "convert"), the work done and the whole, in bytes."""
+Target = ExecutionTargetKind | DeviceInfo | None
+
+ENGINE_NAMES: dict[Engine, str] = {"llama": "llama.cpp", "ort": "ONNX Runtime"}
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """How the stage of a model is to be built."""
+
+    context_length: int | None
+    threads: int | None
+    target: Target
+    adapters: tuple[tuple[str, float], ...] = ()
+
+
+def build_options(
+    context_length: int | None, threads: int | None, target: Target, adapters: Iterable[Adapter]
+) -> BuildOptions:
+    """Check what a caller gave. TypeError or ValueError for what cannot be."""
+    return BuildOptions(
+        index_value(context_length, "context_length", minimum=1) if context_length is not None else None,
+        index_value(threads, "threads", 512, 1) if threads is not None else None,
+        target
+        if target is None or isinstance(target, DeviceInfo)
+        else enum_value(target, ExecutionTargetKind, "target, unless it is a DeviceInfo,"),
+        adapter_pairs(adapters),
+    )
+
+
+def check_engine_name(engine: Engine | None) -> None:
+    """Raise ValueError for what is no engine."""
+    if engine is not None and engine not in ENGINE_NAMES:
+        raise ValueError(f"engine must be 'llama', 'ort' or None, not {engine!r}")
+
+
+def resolve(
+    source: str | os.PathLike[str], engine: Engine | None, offline: bool, progress: Progress | None
+) -> tuple[str, Path]:
+    """Return the model's name and its file or folder. An existing path wins over an equal catalog name."""
+    text = os.fspath(source)
+    if not isinstance(text, str):
+        raise TypeError(f"source must be a path or a name, not {type(source).__name__}")
+    if not text:
+        raise ValueError("source must not be empty")
+    path = Path(text)
+    if path.exists():
+        return path.stem if path.is_file() else path.resolve().name, path
+    from .named_models import fetch  # a path needs neither the catalog nor downloads
+
+    return fetch(source, engine, offline, progress)
+
+
+def check_engine(path: Path, own: Engine, wanted: Engine | None) -> None:
+    """Refuse an engine that is not the one of the file."""
+    if wanted is not None and wanted != own:
+        mend = (
+            f"convert it with `winml-lite convert {path} FOLDER` and load the folder"
+            if own == "llama"
+            else "llama.cpp reads .gguf files only"
+        )
+        raise WinMLError(
+            E_INVALIDARG, "genai.load", f"{path} runs on {ENGINE_NAMES[own]}, not on {ENGINE_NAMES[wanted]}: {mend}"
+        )
+
+
+def single_gguf(folder: Path) -> Path | None:
+    """Return the GGUF model of a folder, its first file where there are several; None where there is none."""
+    files = sorted(folder.glob("*.gguf"))
+    if not files:
+        return None
+    first = [path for path in files if "-of-" not in path.stem or "-00001-of-" in path.stem]
+    if len(first) != 1:
+        raise WinMLError(NOT_SUPPORTED, "genai.load", f"{folder} holds several GGUF models: name one of them")
+    return first[0]
+
+
+def stage_target(runtime: Runtime, wanted: Target) -> ExecutionTarget | None:
+    """Return what a stage is placed on; None is automatic placement."""
+    if isinstance(wanted, DeviceInfo):
+        return runtime.create_target_from_adapter(wanted)
+    return None if wanted is None else runtime.create_target(wanted)

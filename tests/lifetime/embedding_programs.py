@@ -1,0 +1,103 @@
+"""Programs for `test_embedding_lifetime.py`, each run in its own process: `embedding_programs.py PROGRAM MODEL`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+import genai
+from winml_lite import WinMLError
+
+alive: list[Any] = []
+"""What is still there when the interpreter ends."""
+
+TEXTS = ["the cat sat on a mat", "the dog ran", "the sea is cold"] * 20
+CYCLES, WARM_UP = 60, 20
+MAX_GROWTH = 8 << 20
+
+
+def exit_with_a_model_alive(path: str) -> None:
+    model = genai.load_embedding(path, threads=1)
+    alive.extend((model, model.embed(TEXTS)))
+
+
+def exit_while_daemon_threads_embed(path: str) -> None:
+    model = genai.load_embedding(path, threads=1)
+
+    def embed_forever() -> None:
+        while True:
+            model.embed(TEXTS)
+
+    for _ in range(2):
+        threading.Thread(target=embed_forever, daemon=True).start()
+    time.sleep(0.5)
+
+
+def closing_waits_for_a_call(path: str) -> None:
+    model = genai.load_embedding(path, threads=1)
+    rows: list[Any] = []
+
+    def embed() -> None:
+        try:
+            while True:
+                rows.append(model.embed(TEXTS))
+        except RuntimeError:
+            rows.append("closed")
+
+    thread = threading.Thread(target=embed)
+    thread.start()
+    time.sleep(0.3)
+    model.close()
+    thread.join()
+    assert rows[-1] == "closed"
+    assert len(rows) > 1
+
+
+def nothing_grows_over_many_cycles(path: str) -> None:
+    process, before = psutil.Process(), 0
+    for cycle in range(CYCLES):
+        with genai.load_embedding(path, threads=1) as model:
+            model.embed(TEXTS)
+        if cycle == WARM_UP:
+            gc.collect()
+            before = process.memory_info().rss
+    gc.collect()
+    grown = process.memory_info().rss - before
+    assert grown < MAX_GROWTH, grown
+
+
+def a_forked_child_is_told(path: str) -> None:
+    model = genai.load_embedding(path, threads=1)
+    model.embed("the cat")
+    child = os.fork()
+    if child == 0:
+        try:
+            model.embed("the cat")
+        except (RuntimeError, WinMLError):
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert model.embed("the cat").shape == (32,)
+
+
+def states_grow_no_memory(path: str) -> None:
+    process, before, state = psutil.Process(), 0, Path(path).with_suffix(".state")
+    with genai.load(path, threads=1) as model:
+        model.generate("the cat sat on a mat", max_new_tokens=30)
+        for cycle in range(10 * CYCLES):
+            model.save_state(state)
+            model.load_state(state)
+            if cycle == 10 * WARM_UP:
+                before = process.memory_info().rss
+    assert process.memory_info().rss - before < MAX_GROWTH
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](sys.argv[2])

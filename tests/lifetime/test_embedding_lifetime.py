@@ -1,0 +1,64 @@
+"""Embedding models and saved states at the end of their lives; a crash is a return code, so each test has a process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.model_files import ModelFiles, require_engine
+from models.recipes import encoder_gguf, encoder_onnx
+
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
+
+
+@pytest.fixture(params=["llama", "ort"])
+def encoder(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
+    """The encoder on each engine."""
+    require_engine(request.param)
+    return encoder_gguf(files.folder) if request.param == "llama" else encoder_onnx(files.folder)
+
+
+def run_silently(program: str, path: str | Path) -> None:
+    """Run a program of `embedding_programs.py`: it must end well and print nothing."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(FOLDER / "embedding_programs.py"), program, str(path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+
+
+def test_exit_with_a_model_alive(encoder: Path) -> None:
+    run_silently("exit_with_a_model_alive", encoder)
+
+
+def test_exit_while_daemon_threads_embed(encoder: Path) -> None:
+    run_silently("exit_while_daemon_threads_embed", encoder)
+
+
+def test_closing_waits_for_a_call(encoder: Path) -> None:
+    run_silently("closing_waits_for_a_call", encoder)
+
+
+def test_nothing_grows_over_many_cycles(encoder: Path) -> None:
+    run_silently("nothing_grows_over_many_cycles", encoder)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.usefixtures("llama")
+def test_a_forked_child_is_told(files: ModelFiles) -> None:
+    run_silently("a_forked_child_is_told", encoder_gguf(files.folder))
+
+
+@pytest.mark.usefixtures("llama")
+def test_states_grow_no_memory(files: ModelFiles) -> None:
+    run_silently("states_grow_no_memory", files.gguf)

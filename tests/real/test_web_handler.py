@@ -1,0 +1,132 @@
+"""`examples/web_handler.py` as a server of its own, asked by HTTP clients at the same time."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from http.client import HTTPConnection, HTTPResponse
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import genai
+from fakes.model_files import ModelFiles, require_engine
+from models.recipes import random_gguf, random_onnx
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLE = ROOT / "examples" / "web_handler.py"
+QUESTIONS = ("Why?", "Where is it now?")
+MAX_NEW_TOKENS = 400
+
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(
+        importlib.util.find_spec("starlette") is None or importlib.util.find_spec("uvicorn") is None,
+        reason="starlette or uvicorn is not installed",
+    ),
+]
+
+
+@pytest.fixture(params=["gguf", "gqa"])
+def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
+    """A model with random weights that talks until it is cut."""
+    require_engine("llama" if request.param == "gguf" else "ort")
+    return random_gguf(files.folder) if request.param == "gguf" else random_onnx(files.folder, request.param)
+
+
+@contextmanager
+def serving(path: Path, log: list[str] | None = None) -> Iterator[int]:
+    """Run the example and yield its port; it must end well. In the end `log` holds what it has said."""
+    command = [sys.executable, "-W", "error", str(EXAMPLE), str(path), "0"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, encoding="utf-8"
+    ) as process:
+        assert process.stderr is not None
+        said = log if log is not None else []
+        try:
+            for line in process.stderr:
+                said.append(line)
+                found = re.search(r"running on http://127\.0\.0\.1:(\d+)", line)
+                if found:
+                    break
+            else:
+                raise AssertionError("".join(said))
+            yield int(found[1])
+        finally:
+            process.terminate()
+            said += process.stderr
+    text = "".join(said)
+    assert "Traceback" not in text, text
+    if os.name != "nt":  # there a process is ended without being asked
+        assert "Application shutdown complete" in text, text
+
+
+@contextmanager
+def asking(port: int, question: str) -> Iterator[HTTPResponse]:
+    """Send a question, and yield the answer when it has begun."""
+    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request("POST", "/", question.encode())
+        with connection.getresponse() as response:
+            assert response.status == 200
+            yield response
+
+
+def read_all(port: int, question: str, order: list[str]) -> str:
+    """Ask, read the pieces as they come, and note each in `order`."""
+    pieces: list[bytes] = []
+    with asking(port, question) as response:
+        while piece := response.read1():
+            order.append(question)
+            pieces.append(piece)
+    return b"".join(pieces).decode()
+
+
+def test_two_clients_get_their_answers_at_once(path: Path) -> None:
+    with genai.load(path) as model:
+        alone = [model.chat().send(question, max_new_tokens=MAX_NEW_TOKENS).text for question in QUESTIONS]
+    texts: dict[str, str] = {}
+    order: list[str] = []
+    with serving(path) as port:
+        threads = [
+            threading.Thread(target=lambda q=question: texts.update({q: read_all(port, q, order)}))
+            for question in QUESTIONS
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+    assert [texts[question] for question in QUESTIONS] == alone
+    assert sum(before != after for before, after in pairwise(order)) >= 10
+
+
+def test_clients_that_go_away_end_their_generations(path: Path) -> None:
+    log: list[str] = []
+    with serving(path, log) as port:
+        for _ in range(5):  # more than there are models
+            for question in QUESTIONS:
+                with asking(port, question) as response:
+                    response.read1()
+        answer = read_all(port, QUESTIONS[0], [])
+    assert len(answer) > 100
+    ends = [line for line in log if f"MAX_TOKENS after {MAX_NEW_TOKENS} tokens" in line]
+    assert 1 <= len(ends) <= 5  # the last client's, hardly any of the ten others
+
+
+def test_more_clients_than_models_all_get_their_answers(path: Path) -> None:
+    texts: list[str] = []
+    with serving(path) as port:
+        threads = [threading.Thread(target=lambda: texts.append(read_all(port, QUESTIONS[0], []))) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+    assert len(texts) == 6
+    assert len(set(texts)) == 1

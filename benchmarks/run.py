@@ -25,6 +25,7 @@ BENCHMARKS = (
     "prompt",
     "chat_turn",
     "constrained",
+    "speculation",
     "memory",
 )
 PEERS = ("llama-cpp-python", "onnxruntime", "onnxruntime-genai", "numpy")

@@ -6,7 +6,7 @@ import tempfile
 from pathlib import Path
 
 from genai import catalog, download
-from genai.convert import convert_gguf
+from genai.convert import CONVERTER_VERSION, convert_gguf
 from models.recipes import random_gguf, random_onnx
 
 FOLDER = Path(__file__).resolve().parents[1] / ".check" / "benchmarks"
@@ -28,7 +28,7 @@ def onnx_folder(operators: str, weights: str, quick: bool) -> Path:
     """The same model as an ONNX folder, converted once and kept."""
     if quick:
         return random_onnx(scratch(f"{operators}-{weights}"), operators, weights)
-    folder = FOLDER / f"{MODEL_NAME}-{operators}-{weights}"
+    folder = FOLDER / f"{MODEL_NAME}-{operators}-{weights}-v{CONVERTER_VERSION}"
     if not (folder / "model.onnx").exists():
         folder.parent.mkdir(parents=True, exist_ok=True)
         convert_gguf(gguf_file(False), folder, operators=operators, weights=weights)  # type: ignore[arg-type]

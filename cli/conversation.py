@@ -6,8 +6,6 @@ Answers go to standard output; calls of tools with their results, and reasoning,
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,8 @@ from genai.chat_message import as_message
 
 from . import terminal
 from .generate import note_cut, note_drafts
-from .tool_file import Approval, shortened
+from .tool_file import Approval
+from .turn_notes import TurnNotes
 
 _SHOWN_CHARACTERS = 60
 HELP = """\
@@ -60,12 +59,12 @@ class Conversation:
 
     def answer(self, message: str) -> None:
         """Send a message, whatever it begins with, and write the answer."""
-        said = _Said(self._approval)
-        hooks: Any = {} if self._quiet else {"on_call": said.call, "on_reasoning": said.reasoning}
+        notes = TurnNotes(self._approval)
+        hooks: Any = {} if self._quiet else {"on_call": notes.call, "on_reasoning": notes.reasoning}
         if self._approval is not None:
-            hooks["approve"] = said.approve
+            hooks["approve"] = notes.approve
         with self._chat.stream(message, options=self._options, **hooks) as stream:
-            terminal.answer_stream(said.watched(stream))
+            terminal.answer_stream(notes.watched(stream))
         if not self._quiet:
             note_cut(stream.result, "; /undo or /reset makes room")
             note_drafts(stream.result)
@@ -139,45 +138,3 @@ def _read_chat(record: Any) -> tuple[str | None, tuple[genai.ChatMessage, ...]]:
     if not isinstance(system, str | None) or {message.role for message in messages} - {"user", "assistant", "tool"}:
         raise ValueError("not a file that /save wrote: its messages are not those of user, assistant and tools")
     return system, messages
-
-
-class _Said:
-    """What a turn says beside its answer, on lines of their own."""
-
-    def __init__(self, approval: Approval | None) -> None:
-        self._approval = approval
-        self._is_open = ""
-        """What is written in the present line: `"answer"`, `"reasoning"`, or `""` for nothing."""
-
-    def watched(self, pieces: Iterable[str]) -> Iterator[str]:
-        """Pass the answer on."""
-        for piece in pieces:
-            if self._is_open == "reasoning":
-                self._end_line()
-            self._is_open = "" if piece.endswith("\n") else "answer"
-            yield piece
-        if self._is_open == "reasoning":
-            self._end_line()
-
-    def reasoning(self, piece: str) -> None:
-        """Show a piece of reasoning."""
-        if sys.stderr is not None:
-            print(piece, end="", file=sys.stderr, flush=True)
-            self._is_open = "reasoning"
-
-    def approve(self, call: genai.ToolCall) -> bool | str:
-        """Ask about a call."""
-        assert self._approval is not None
-        self._end_line()
-        return self._approval(call)
-
-    def call(self, call: genai.ToolCall) -> None:
-        """Show a call and its result."""
-        self._end_line()
-        terminal.note(f"{shortened(str(call))} -> {shortened(call.result)}")
-
-    def _end_line(self) -> None:
-        """End the line on the screen, where notes go, too."""
-        if self._is_open == "reasoning" or (self._is_open and sys.stdout.isatty()):
-            terminal.note("")
-        self._is_open = ""

@@ -12,6 +12,7 @@ import genai
 from . import terminal
 from .generation_options import generation_options
 from .options import ModelChoice, form_options, json_option, model_options, prompt_options
+from .turn_notes import TurnNotes
 
 
 @click.command("generate")
@@ -51,8 +52,10 @@ def command(
         fields["options"] = _with_logprobs(fields["options"], top_logprobs, as_json)
     with choice.load() as model:
         stream: genai.TextStream | genai.ChatStream
+        notes = TurnNotes()
         if model.can_chat and not raw:
-            stream = model.chat(system).stream(text, **fields)
+            hooks: dict[str, Any] = {} if choice.quiet or as_json else {"on_reasoning": notes.reasoning}
+            stream = model.chat(system, **hooks).stream(text, **fields)
         elif system is not None:
             raise click.UsageError(f"{model.name} has no chat template, so it takes no --system")
         else:
@@ -60,7 +63,7 @@ def command(
         if as_json:
             return terminal.answer_json(as_record(model, stream.read()))
         with stream:
-            terminal.answer_stream(stream)
+            terminal.answer_stream(notes.watched(stream))
         if not choice.quiet:
             note_cut(stream.result)
             note_drafts(stream.result)

@@ -37,6 +37,11 @@ _CONTEXT = click.option(
 _LORA = click.option(
     "--lora", "adapters", multiple=True, metavar="FILE[=SCALE]", help="Apply a LoRA adapter (.gguf) to a GGUF model."
 )
+_TEMPLATE = click.option(
+    "--chat-template",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Jinja template for chats, in place of the model's own.",
+)
 _SPECULATE = click.option(
     "--speculate",
     "speculation",
@@ -67,6 +72,7 @@ class ModelChoice:
     speculation: Literal["lookup", "predictor"] | None = None
     draft: str | None = None
     draft_tokens: int | None = None
+    chat_template: Path | None = None
 
     def load(self) -> genai.LanguageModel:
         """Load the model; say on standard error which engine and which file it became."""
@@ -85,6 +91,7 @@ class ModelChoice:
                 threads=self.threads,
                 context_length=self.context_length,
                 adapters=[_adapter(text) for text in self.adapters],
+                chat_template=None if self.chat_template is None else _file_text(self.chat_template),
                 speculation=self.speculation,
                 draft=self.draft,
                 draft_tokens=self.draft_tokens,
@@ -122,8 +129,9 @@ def gather(names: tuple[str, ...], record: Callable[[dict[str, Any]], Any], targ
 
 
 def model_options(command: Command) -> Command:
-    """Add the options that load a model, also to draft; the command gets `choice`, a `ModelChoice`."""
-    return _choosing(command, _MODEL, {"speculation": _SPECULATE, "draft": _DRAFT, "draft_tokens": _DRAFT_TOKENS})
+    """Add the options that load a model, also to chat and to draft; the command gets `choice`, a `ModelChoice`."""
+    drafting = {"speculation": _SPECULATE, "draft": _DRAFT, "draft_tokens": _DRAFT_TOKENS}
+    return _choosing(command, _MODEL, {"chat_template": _TEMPLATE, **drafting})
 
 
 def model_argument(command: Command) -> Command:

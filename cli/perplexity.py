@@ -22,7 +22,9 @@ from .options import ModelChoice, json_option, model_argument
 def command(
     choice: ModelChoice, file: Path, window: int | None, stride: int | None, llama_cpp: bool, as_json: bool
 ) -> None:
-    """Measure how well a model predicts a text: lower is better, 1 is certainty.
+    """Measure how well a model predicts a text.
+
+    Lower is better, 1 is certainty.
 
     FILE is UTF-8 text; "-" reads standard input. Every token but the first is predicted from those before it in a
     window that slides over the text. The number compares models with the same vocabulary, or files of one model.

@@ -18,9 +18,9 @@ import click
 import genai
 
 from . import terminal
+from .turn_notes import shortened
 
 _MODULE = "winml_lite_tools"
-_SHOWN_CHARACTERS = 300
 _NOBODY = "nobody is at the terminal to allow them"
 
 
@@ -89,9 +89,3 @@ def _ask(question: str) -> str:
     if not answer:
         terminal.note("")
     return answer.strip().lower() if answer else "n"
-
-
-def shortened(text: str) -> str:
-    """Return a text as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARACTERS else f"{line[: _SHOWN_CHARACTERS - 3]}..."

@@ -69,7 +69,9 @@ class _AsyncTurnWork:
             if rest <= 0:
                 raise busy(self._timeout)
             await place.look(rest)
-        if not self.is_ended:
+        if self.is_ended:  # before it was in the queue
+            self._turnstile.leave(place)
+        else:
             self._begin_round()
 
     def _begin_round(self) -> None:
@@ -155,11 +157,8 @@ class AsyncChatStream:
 
     async def read(self) -> ChatReply:
         """Go on to the end of the turn and return the reply."""
-        try:
-            async for _ in self:
-                pass
-        finally:
-            await self.aclose()
+        async for _ in self:
+            pass
         return self.result
 
     def cancel(self) -> None:
@@ -176,7 +175,10 @@ class AsyncChatStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.aclose()
+        if kind is GeneratorExit:  # a coroutine that is thrown away cannot wait
+            self._work.end()
+        else:
+            await self.aclose()
 
 
 async def _answered(settings: TurnSettings, call: ToolCall) -> ToolCall:

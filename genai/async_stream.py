@@ -11,19 +11,18 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from contextvars import copy_context
 from queue import SimpleQueue
 from time import monotonic
 from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from winml_lite import WinMLError
 
 from .codes import E_NOT_VALID_STATE
 from .results import TextGenerationResult
+from .thread_calls import Call
 from .turnstile import LOOK_AGAIN, Turn, Turnstile, busy
 
 T = TypeVar("T")
@@ -32,15 +31,13 @@ T = TypeVar("T")
 class AsyncTurn(Turn):
     """A turn that a task waits for in its event loop."""
 
-    __slots__ = ("_loop", "_may_look", "_task", "is_ending")
+    __slots__ = ("_loop", "_may_look", "_task")
 
     def __init__(self) -> None:
         super().__init__()
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
         self._may_look = asyncio.Event()
-        self.is_ending = False
-        """The thread is about to give the turn back: nobody needs to be told that."""
 
     @property
     def is_lost(self) -> bool:
@@ -72,54 +69,6 @@ class AsyncTurn(Turn):
             async with asyncio.timeout(seconds):
                 await self._may_look.wait()
         self._may_look.clear()
-
-
-class Call(Generic[T]):
-    """A call that a thread makes and event loops wait for; it sees the context variables of its maker."""
-
-    def __init__(self, function: Callable[[], T]) -> None:
-        self._run = copy_context().run
-        self._function = function
-        self._values: list[T] = []
-        self._errors: list[BaseException] = []
-        self._is_done = False
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
-
-    def run(self) -> None:
-        """Make the call, and wake who waits."""
-        try:
-            self._values.append(self._run(self._function))
-        except BaseException as error:  # whatever it is, who waits gets it
-            self._errors.append(error)
-        self._is_done = True
-        with suppress(IndexError):
-            while True:
-                loop, future = self._waiting.popleft()
-                with suppress(RuntimeError):  # the loop is closed
-                    loop.call_soon_threadsafe(_resolve, future)
-
-    async def result(self) -> T:
-        """Wait for what the call returns or raises; any number of tasks may, of any loops."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((loop, future))
-        if not self._is_done:
-            await future
-        if self._errors:
-            raise self._errors[0]
-        return self._values[0]
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
-
-
-async def in_thread(function: Callable[[], T]) -> T:
-    """Return `function()`, called in a daemon thread; a cancelled task leaves it running."""
-    call = Call(function)
-    threading.Thread(target=call.run, name="genai", daemon=True).start()
-    return await call.result()
 
 
 class BlockingStream(Protocol):
@@ -300,7 +249,9 @@ class AsyncTextStream:
         """The result of the finished stream; 0x8007139F before its end."""
         stream = self._work.stream
         if stream is None:
-            text = "the stream was closed before it began" if self._work.has_ended else "the stream has not begun: read it"
+            text = (
+                "the stream was closed before it began" if self._work.has_ended else "the stream has not begun: read it"
+            )
             raise WinMLError(E_NOT_VALID_STATE, "AsyncTextStream.result", text)
         return stream.result
 

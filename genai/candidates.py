@@ -59,7 +59,9 @@ def ranked(row: Row, ids: Ids, count: int | None = None) -> Ranked:
     if ids.size <= LIST_LIMIT:
         # A reversed sort is stable too, so equal values keep their ascending ids.
         pairs = sorted(zip(values.tolist(), ids.tolist(), strict=True), key=_VALUE, reverse=True)[:count]
-        return [value for value, _ in pairs], [token_id for _, token_id in pairs]
+        if pairs:
+            ranked_values, ranked_ids = zip(*pairs, strict=True)
+            return ranked_values, ranked_ids
     order = np.argsort(-values, kind="stable")[:count]
     return values[order].astype(np.float64), ids[order]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
+from .call_fields import CallFields, FormFields, call_timeout
 from .chat_message import ChatMessage, Message, as_message
 from .chat_turn import ChatTurn
-from .language_model import CallFields, FormFields, call_timeout
 from .messages import ChatCompletionTool, ChatRole
 from .tool_calls import ChatFields, TurnSettings, check_blocking, check_no_form, turn_settings
 from .turn_stream import ChatStream, TurnWork

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _Type = ChatCompletionEventType
 _Reason = TextGenerationFinishReason
-_OPTIONAL_FIELDS = ("reasoning_content", "tool_call_id", "tool_name")
-"""What a message has and a template need not show: calls and results stand in order."""
+_OPTIONAL_FIELDS = ("tool_name", "reasoning_content", "tool_call_id")
+"""What a message has and a template need not show, for calls and results stand in order; the rarest shown first."""
 
 
 class History(Protocol):
@@ -242,7 +242,7 @@ def _formatted(
     used = [name for name in _OPTIONAL_FIELDS if any(getattr(message, name) for message in messages)]
     ways = [frozenset(hidden) for count in range(len(used) + 1) for hidden in combinations(used, count)]
     ways.sort(key=lambda hidden: hidden != history.hidden)
-    error: NotSupportedError | None = None
+    error: WinMLError | None = None
     for hidden in ways:
         nothing: dict[str, Any] = dict.fromkeys(hidden)
         request = ChatCompletionRequest(
@@ -254,7 +254,9 @@ def _formatted(
         )
         try:
             formatted = core.tokenizer.format_conversation(request)
-        except NotSupportedError as refusal:
+        except WinMLError as refusal:
+            if not hidden and not isinstance(refusal, NotSupportedError):
+                raise
             error = refusal
             continue
         history.hidden = hidden or history.hidden

@@ -122,6 +122,17 @@ class ConstraintCore:
             return self.status is Status.COMPLETED
         return self._matcher is None or self._matcher.is_accepting
 
+    def is_whole(self, count: int) -> bool:
+        """Whether the first `count` accepted tokens are a text that may end there."""
+        last = self.accepted[count:]
+        if not last or self.is_completed:
+            return self.can_stop
+        self.keep(count)
+        is_whole = self.can_stop
+        for token_id in last:
+            self.accept(token_id)
+        return is_whole
+
     @property
     def state(self) -> TokenConstraintState:
         self._mend()

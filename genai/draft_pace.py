@@ -18,6 +18,8 @@ from .step_costs import StepCosts
 
 _MARGIN = 1.05
 """Least gain that is worth it: the measures are not exact."""
+_UNLIKELY = 0.05
+"""Chance of a drafted token, those before it included, behind which no other is looked at."""
 _FIRST_LENGTH = 2
 """Most tokens of a draft while it is not known what a wide step costs."""
 
@@ -28,14 +30,17 @@ def draft_length(costs: StepCosts, chances: Sequence[float]) -> int:
     The first steps are single ones, and the first drafts short, to find out what steps cost. Costs are forgotten after
     a while, so that is tried again now and then.
     """
-    if not costs.knows_single_steps:
+    knows_single_steps, knows_wide_steps, curve = costs.present
+    if not knows_single_steps or not chances:
         return 0
-    most = len(chances) if costs.knows_wide_steps else _FIRST_LENGTH
+    most = len(chances) if knows_wide_steps else _FIRST_LENGTH
     best, gain = 0, _MARGIN
     expected = likely = 1.0
-    for count, (chance, cost) in enumerate(zip(chances[:most], costs.curve[1:], strict=False), 1):
+    for count, (chance, cost) in enumerate(zip(chances[:most], curve[1:], strict=False), 1):
         likely *= chance
         expected += likely
         if expected > gain * cost:
             best, gain = count, expected / cost
+        if likely < _UNLIKELY:
+            break
     return best

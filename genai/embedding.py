@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,13 +20,13 @@ from .closing import Closing
 from .codes import INSUFFICIENT_BUFFER
 from .tokenizer import Tokenizer
 
-Pooling: TypeAlias = Literal["mean", "cls", "last", "max", "none"]
+TextPooling: TypeAlias = Literal["mean", "cls", "last", "max"]
 """How the vectors of tokens become that of a text: their mean, that of the first or of the last token, the largest
-value of each number (ONNX models only); `"none"` leaves them as they are."""
+value of each number (ONNX models only)."""
+Pooling: TypeAlias = TextPooling | Literal["none"]
+"""The same, and `"none"`, which leaves the vectors of the tokens as they are."""
 Rows: TypeAlias = npt.NDArray[np.float32]
-Embeddings: TypeAlias = Any
-"""float32 (texts, dimension), (dimension,) for one `str`; with pooling `"none"` one array (tokens, dimension) for each
-text in a list, or alone."""
+Texts: TypeAlias = str | Iterable[str | Iterable[int]]
 
 POOLINGS: tuple[Pooling, ...] = ("mean", "cls", "last", "max", "none")
 
@@ -43,7 +43,7 @@ class Encoder(Protocol):
         """Numbers in a vector."""
 
     @property
-    def pooling(self) -> Pooling:
+    def pooling(self) -> TextPooling:
         """What the model was made for."""
 
     def encode(self, texts: Sequence[list[int]], pooling: Pooling | None) -> list[Rows]:
@@ -69,7 +69,7 @@ class EmbeddingModel(Closing):
         self.file = file
         self.dimension = encoder.dimension
         self.max_tokens = encoder.limit
-        self.pooling: Pooling = encoder.pooling
+        self.pooling: TextPooling = encoder.pooling
         self._encoder: Encoder | None = encoder
         self._tokenizer = tokenizer
         self._lock = threading.Lock()
@@ -86,14 +86,19 @@ class EmbeddingModel(Closing):
         self._check_open()
         return self._tokenizer
 
+    @overload
     def embed(
-        self,
-        texts: str | Iterable[str | Iterable[int]],
-        *,
-        pooling: Pooling | None = None,
-        normalize: bool = True,
-        truncate: bool = False,
-    ) -> Embeddings:
+        self, texts: Texts, *, pooling: TextPooling | None = None, normalize: bool = True, truncate: bool = False
+    ) -> Rows: ...
+
+    @overload
+    def embed(
+        self, texts: Texts, *, pooling: Literal["none"], normalize: bool = True, truncate: bool = False
+    ) -> Rows | list[Rows]: ...
+
+    def embed(
+        self, texts: Texts, *, pooling: Pooling | None = None, normalize: bool = True, truncate: bool = False
+    ) -> Rows | list[Rows]:
         """Return embeddings of texts (or token ids), float32 (texts, dimension); (dimension,) for a single `str`.
 
         Texts are encoded with the special tokens of the model, and share batches.
@@ -116,7 +121,7 @@ class EmbeddingModel(Closing):
             rows = [_normalized(row) for row in rows]
         if is_single:
             return rows[0]
-        if pooling == "none" or (pooling is None and self.pooling == "none"):
+        if pooling == "none":
             return rows
         return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
 

@@ -75,11 +75,14 @@ class Tasks(Factory):
     def create_text_generation_task(
         self,
         tokenizer: Tokenizer,
-        eos_token_ids: Iterable[int] | None = None,
+        eos_token_ids: Iterable[int] | int | None = None,
         *,
         default_configuration: TextGenerationConfiguration | None = None,
     ) -> TextGenerationTask:
-        """A task for one tokenizer. `eos_token_ids` None takes the tokenizer's own; `()` means that EOS never stops."""
+        """A task for one tokenizer. `eos_token_ids` None takes the tokenizer's own; `()` means that EOS never stops.
+
+        ValueError for an id outside the tokenizer's vocabulary.
+        """
         self._check_open()
         return TextGenerationTask(self._runtime, tokenizer, eos_token_ids, default_configuration)
 
@@ -112,7 +115,7 @@ class TextGenerationTask(Factory):
         self,
         runtime: Runtime,
         tokenizer: Tokenizer,
-        eos_token_ids: Iterable[int] | None,
+        eos_token_ids: Iterable[int] | int | None,
         default_configuration: TextGenerationConfiguration | None,
     ) -> None:
         self._runtime = runtime
@@ -121,8 +124,7 @@ class TextGenerationTask(Factory):
             instance_of(default_configuration, TextGenerationConfiguration, "default_configuration")
         self._default_configuration = default_configuration
         self._default_session: TextGenerationSession | None = None
-        ids = tokenizer.eos_token_ids if eos_token_ids is None else eos_token_ids
-        self._eos_token_ids = tuple(index_value(token_id, "eos token id") for token_id in ids)
+        self._eos_token_ids = _eos_token_ids(tokenizer, eos_token_ids)
 
     @property
     def runtime(self) -> Runtime:
@@ -228,3 +230,12 @@ class TextGenerationTask(Factory):
         if self._default_session is not None:
             self._default_session.close()
         super().close()
+
+
+def _eos_token_ids(tokenizer: Tokenizer, given: Iterable[int] | int | None) -> tuple[int, ...]:
+    """Check the ids that end a text; one id is a list of one."""
+    if given is None:
+        return tuple(tokenizer.eos_token_ids)
+    last = tokenizer.token_count - 1
+    ids = given if isinstance(given, Iterable) else (given,)
+    return tuple(index_value(token_id, "eos token id", last) for token_id in ids)

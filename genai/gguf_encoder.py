@@ -11,9 +11,9 @@ import numpy as np
 from winml_lite import GgufFile, NotSupportedError, Pipeline, PipelineBuilder, Runtime, Stage
 
 from .codes import NOT_SUPPORTED
-from .embedding import Pooling, Rows
+from .embedding import Pooling, Rows, TextPooling
 
-_BY_NUMBER: dict[object, Pooling] = {1: "mean", 2: "cls", 3: "last"}
+_BY_NUMBER: dict[object, TextPooling] = {1: "mean", 2: "cls", 3: "last"}
 """Values of `pooling_type` in a file."""
 
 
@@ -36,7 +36,7 @@ class GgufEncoder:
         self._context_length = context_length
         with GgufFile(path) as file:
             trained = file.metadata.get(f"{file.architecture}.context_length")
-            self.pooling: Pooling = _BY_NUMBER.get(file.metadata.get(f"{file.architecture}.pooling_type"), "mean")
+            self.pooling: TextPooling = _BY_NUMBER.get(file.metadata.get(f"{file.architecture}.pooling_type"), "mean")
         limit = trained if isinstance(trained, int) and trained > 0 else 512
         self.limit = min(context_length or limit, limit)
         self._stages: dict[Pooling, tuple[Stage, Pipeline]] = {}
@@ -66,7 +66,10 @@ class GgufEncoder:
         ):
             stage.bind_input(0, ids)
             stage.bind_input(1, counts)
-            pipeline.run()
+            try:
+                pipeline.run()
+            finally:
+                pipeline.release_threads()  # the next call may be another thread's
         with stage.output(0) as output:
             rows: Rows = np.array(output.to_numpy())
         if len(rows) == len(texts) and pooling != "none":

@@ -6,18 +6,16 @@ begins like the one before costs only its new tokens.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from winml_lite import NotSupportedError
 
-from .cancellation import CancellationLatch, CancellationSource
-from .checks import index_value, instance_of
+from .call_fields import CallFields, answer_form_of, call_cancellation, call_options, call_timeout, checked_prompt
+from .cancellation import CancellationSource
 from .codes import E_NOINTERFACE
 from .model_calls import ModelCalls
-from .option_values import finite
-from .options import LogitsProcessor, StoppingPredicate, TextGenerationOptions
 from .results import TextGenerationResult
 from .sequence import SequenceCore
 from .text_stream import OnEnd, Operation, TextStream
@@ -25,7 +23,6 @@ from .tokenizer import Tokenizer
 from .turnstile import Turn, Turnstile
 
 if TYPE_CHECKING:
-    from .answer_form import AnswerForm
     from .async_stream import AsyncTextStream, BlockingStream
     from .chat import Chat
     from .chat_message import Message
@@ -33,63 +30,6 @@ if TYPE_CHECKING:
     from .conversation_result import ConversationFormatResult
     from .embedding import EmbeddingModel
     from .tool_calls import ChatFields
-
-
-class OptionFields(TypedDict, total=False):
-    """The fields of `TextGenerationOptions` as keyword arguments."""
-
-    max_new_tokens: int
-    stop_token_ids: Iterable[int]
-    temperature: float
-    top_k: int
-    top_p: float
-    min_p: float
-    repetition_penalty: float
-    repetition_penalty_window: int
-    presence_penalty: float
-    frequency_penalty: float
-    seed: int
-    stop: Iterable[str]
-    min_new_tokens: int
-    logit_bias: Mapping[int, float] | Mapping[str, float] | None
-    ignore_eos: bool
-    no_repeat_ngram_size: int
-    typical_p: float
-    top_n_sigma: float
-    xtc_probability: float
-    xtc_threshold: float
-    dry_multiplier: float
-    dry_base: float
-    dry_allowed_length: int
-    dry_sequence_breakers: Iterable[str | int] | int
-    logits_processors: Iterable[LogitsProcessor] | LogitsProcessor
-    top_logprobs: int | None
-    include_stop: bool
-    stopping: StoppingPredicate | None
-
-
-class FormFields(TypedDict, total=False):
-    """Keyword arguments that say what an answer must look like; one of them at most."""
-
-    json_schema: Any
-    """A schema as a mapping or as JSON text, or a Pydantic model class."""
-    regex: str | None
-    choices: Iterable[str] | None
-    grammar: str | None
-    """A grammar in Lark notation or llama.cpp's GBNF."""
-
-
-class CallFields(OptionFields, FormFields, total=False):
-    """Keyword arguments of one call: generation options, or one `options` record instead, what the answer must look
-    like, and how to stop or wait.
-    """
-
-    options: TextGenerationOptions | None
-    cancellation: CancellationSource | None
-    timeout: float | None
-
-
-_OTHER_FIELDS = frozenset({"options", "cancellation", "timeout", *FormFields.__annotations__})
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +125,10 @@ class LanguageModel(ModelCalls):
         `turn`: one that is on already, as `_astream` has it.
         """
         self._open()
-        options = _options(fields)
-        form = _form(fields)
+        options = call_options(fields)
+        form = answer_form_of(fields)
         timeout = call_timeout(fields)
-        source = _cancellation(fields)
+        source = call_cancellation(fields)
         given, turn = turn, turn or Turn()
         try:
             if given is None:
@@ -232,9 +172,9 @@ class LanguageModel(ModelCalls):
         from .async_stream import AsyncTextStream  # brings asyncio
 
         self._open()
-        _options(fields)
-        _form(fields)
-        _cancellation(fields)
+        call_options(fields)
+        answer_form_of(fields)
+        call_cancellation(fields)
         return AsyncTextStream(self._turnstile, call_timeout(fields), start, self._open)
 
     def chat(
@@ -253,7 +193,8 @@ class LanguageModel(ModelCalls):
             raise NotSupportedError(
                 E_NOINTERFACE,
                 "chat",
-                f"{self.name} has no chat template: it continues text, use generate() or stream()",
+                f"{self.name} has no chat template: it continues text, use generate() or stream(), "
+                "or load it with chat_template=...",
             )
         from .chat import Chat  # plain text needs no messages
 
@@ -270,7 +211,7 @@ class LanguageModel(ModelCalls):
 
     async def aclose(self) -> None:
         """Close the model, and wait for that without blocking the event loop."""
-        from .async_stream import in_thread  # brings asyncio
+        from .thread_calls import in_thread  # brings asyncio
 
         await in_thread(self.close)
 
@@ -293,63 +234,9 @@ class LanguageModel(ModelCalls):
 
 
 def _text_prompt(prompt: str | Iterable[int]) -> MakePrompt:
-    given = _prompt(prompt)
+    given = checked_prompt(prompt)
 
     def make_prompt(core: SequenceCore) -> Prompt:
         return Prompt(core.tokenizer.encode(given) if isinstance(given, str) else given)
 
     return make_prompt
-
-
-def _prompt(prompt: str | Iterable[int]) -> str | list[int]:
-    """Check a prompt: text, or token ids. Bytes would pass as ids, and messages are for `chat`."""
-    if isinstance(prompt, str):
-        return prompt
-    kind = type(prompt).__name__
-    if isinstance(prompt, bytes | bytearray | memoryview):
-        raise TypeError(f"prompt must be str or token ids, not {kind}")
-    if isinstance(prompt, Mapping) or not isinstance(prompt, Iterable):
-        raise TypeError(f"prompt must be str or token ids, not {kind}; for a conversation use model.chat()")
-    ids = list(prompt)
-    if any(isinstance(item, Mapping | tuple) for item in ids):
-        raise TypeError("prompt must be str or token ids, not messages; use model.chat(messages=...)")
-    return [index_value(token_id, "token id") for token_id in ids]
-
-
-def _form(fields: CallFields) -> AnswerForm | None:
-    """Check what the answer must look like."""
-    if fields.keys().isdisjoint(FormFields.__annotations__):
-        return None
-    from .answer_form import answer_form  # free answers need no grammars
-
-    return answer_form(fields)
-
-
-def _cancellation(fields: CallFields) -> CancellationLatch | None:
-    """Check what else cancels the call."""
-    source = fields.get("cancellation")
-    return None if source is None else instance_of(source, CancellationSource, "cancellation").latch
-
-
-def call_timeout(fields: CallFields) -> float | None:
-    """Check the seconds to wait for another call."""
-    timeout = fields.get("timeout")
-    if timeout is None:
-        return None
-    seconds = finite(timeout, "timeout")
-    if seconds < 0:
-        raise ValueError(f"timeout must be 0 or more seconds, not {timeout}")
-    return seconds
-
-
-def _options(fields: CallFields) -> TextGenerationOptions:
-    """Make the options record of a call."""
-    known = {name: value for name, value in fields.items() if name not in _OTHER_FIELDS}
-    options = fields.get("options")
-    if options is None:
-        return TextGenerationOptions(**known)  # type: ignore[arg-type]
-    if known:
-        raise TypeError(f"give either options= or {', '.join(known)}, not both")
-    if not isinstance(options, TextGenerationOptions):
-        raise TypeError(f"options must be TextGenerationOptions, not {type(options).__name__}")
-    return options

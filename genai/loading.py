@@ -57,6 +57,7 @@ class LoadOptions(BuildOptions):
     """How a model that generates is to be built."""
 
     speculation: SpeculationOptions | None = None
+    chat_template: str | None = None
 
 
 def load(
@@ -67,6 +68,7 @@ def load(
     threads: int | None = None,
     target: ExecutionTargetKind | DeviceInfo | None = None,
     adapters: Iterable[Adapter] = (),
+    chat_template: str | None = None,
     speculation: Drafter | None = None,
     draft: str | os.PathLike[str] | LanguageModel | None = None,
     draft_tokens: int | None = None,
@@ -86,6 +88,8 @@ def load(
     target: hardware class, or one device of `Runtime.enumerate_devices()`; default: a GPU where the engine has one,
         else the CPU.
     adapters: LoRA adapters of a GGUF model, each a `.gguf` file or a pair (file, scale); the scale is 1 else.
+    chat_template: source of a Jinja template for chats, in place of the model's own: for a model that has none, or one
+        that shows no tools.
     speculation: "lookup" drafts what followed earlier in the text, "predictor" what the model's own predictor says
         (qwen3.5 GGUF files). Drafts are verified several tokens at a time: the answers stay the same, up to rounding,
         and come faster where the text repeats itself.
@@ -103,7 +107,7 @@ def load(
     kind = None if isinstance(target, DeviceInfo) else target
     load_draft = partial(load, threads=threads, target=kind, offline=offline, progress=progress)
     speculative = speculation_options(speculation, draft, draft_tokens, load_draft)
-    options = LoadOptions(built.context_length, built.threads, built.target, built.adapters, speculative)
+    options = LoadOptions(built.context_length, built.threads, built.target, built.adapters, speculative, chat_template)
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
         return _load_folder(name, path, engine, options)
@@ -138,7 +142,8 @@ def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
         stage.llama_options().adapters = options.adapters
         pipeline = builder.build()
     endpoints = Endpoints(pipeline, stage, 0, stage, 0)
-    return _assemble(name, "llama", path, Tokenizer.from_file(path), (runtime, endpoints, stage), options)
+    tokenizer = Tokenizer.from_file(path, chat_template=options.chat_template)
+    return _assemble(name, "llama", path, tokenizer, (runtime, endpoints, stage), options)
 
 
 def _load_pipeline(name: str, folder: Path, pipeline: DecoderPipeline, options: LoadOptions) -> LanguageModel:
@@ -148,7 +153,7 @@ def _load_pipeline(name: str, folder: Path, pipeline: DecoderPipeline, options: 
     runtime = Runtime()
     assembly = assemble_pipeline(runtime, pipeline, stage_target(runtime, options.target))
     settings = read_settings(folder)
-    tokenizer = Tokenizer.from_file(folder)
+    tokenizer = Tokenizer.from_file(folder, chat_template=options.chat_template)
     capacity = _onnx_capacity(options.context_length, settings.context_length, folder)
     for stage in assembly.stages:
         if options.threads is not None:
@@ -170,7 +175,7 @@ def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> Lan
     with runtime.load_model(file) as model:
         wiring = wire_decoder(model, file)  # first: a file that is no decoder needs no tokenizer
         settings = read_settings(folder)
-        tokenizer = Tokenizer.from_file(folder)
+        tokenizer = Tokenizer.from_file(folder, chat_template=options.chat_template)
         builder, stage = _add_stage(runtime, model, options)
         declare_state(stage, wiring, settings.head_size)
         stage.set_sequence_capacity_hint(_onnx_capacity(options.context_length, settings.context_length, folder))

@@ -180,7 +180,7 @@ class GenerationLoop:
         """The limit that the last emitted token has reached, if any."""
         if self._last_reason is not None:
             return self._last_reason
-        if self._has_stop_match():
+        if self._stop_text is not None and self._stop_text.matched is not None:
             return Reason.STOP_TOKEN
         if len(self._token_ids) == self._options.max_new_tokens:
             return Reason.MAX_TOKENS
@@ -239,7 +239,7 @@ class GenerationLoop:
         if evaluated == self._prompt_token_count:  # the last of a prompt are tokens, so its rows are behind
             self._prompt_evaluated += self._row_cell_count
         if self._constraint is not None:
-            self._is_complete = self._constraint.can_stop
+            self._is_complete = not self._has_stop_match() and self._constraint.is_whole(len(self._token_ids))
         self._reason = reason
         self._leave()
         return TextGenerationUpdate(None, tail) if tail else None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from winml_lite import NotSupportedError
 
@@ -19,7 +19,7 @@ from .option_values import finite
 from .turnstile import Turn, Turnstile
 
 if TYPE_CHECKING:
-    from .embedding import EmbeddingModel, Embeddings, Pooling
+    from .embedding import EmbeddingModel, Pooling, Rows, TextPooling, Texts
     from .perplexity import Definition, Perplexity, Progress
     from .scoring import ContinuationScore
     from .sequence import SequenceCore
@@ -114,21 +114,29 @@ class ModelCalls(Closing):
 
         return self._take_turn(work, timeout, cancellation)
 
+    @overload
     def embed(
-        self,
-        texts: str | Iterable[str],
-        *,
-        pooling: Pooling | None = None,
-        normalize: bool = True,
-        truncate: bool = False,
-    ) -> Embeddings:
+        self, texts: Texts, *, pooling: TextPooling | None = None, normalize: bool = True, truncate: bool = False
+    ) -> Rows: ...
+
+    @overload
+    def embed(
+        self, texts: Texts, *, pooling: Literal["none"], normalize: bool = True, truncate: bool = False
+    ) -> Rows | list[Rows]: ...
+
+    def embed(
+        self, texts: Texts, *, pooling: Pooling | None = None, normalize: bool = True, truncate: bool = False
+    ) -> Rows | list[Rows]:
         """Return embeddings of texts, float32 (texts, dimension); (dimension,) for a single `str`.
 
         What a generative model makes of a text is a rough embedding; `genai.load_embedding` loads models that were
         trained for it, and tells the arguments. The first call makes a second context beside that of generation; the
         weights are shared. NotSupportedError 0x80070032 for an ONNX decoder, whose graph gives logits only.
         """
-        return self._embedding_model().embed(texts, pooling=pooling, normalize=normalize, truncate=truncate)
+        embedder = self._embedding_model()
+        if pooling == "none":
+            return embedder.embed(texts, pooling="none", normalize=normalize, truncate=truncate)
+        return embedder.embed(texts, pooling=pooling, normalize=normalize, truncate=truncate)
 
     def _embedding_model(self) -> EmbeddingModel:
         self._open()
@@ -165,7 +173,10 @@ class ModelCalls(Closing):
                 source.on_cancel(own.cancel)
                 if source.is_canceled:
                     own.cancel()
-            return work(core, own)
+            try:
+                return work(core, own)
+            finally:
+                core.composition.release_threads()  # the next call may be another thread's
         finally:
             if source is not None:
                 source.off_cancel(own.cancel)

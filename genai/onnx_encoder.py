@@ -19,7 +19,7 @@ import numpy.typing as npt
 from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, TensorDataType, WinMLError
 
 from .codes import INVALID_DATA, NOT_SUPPORTED
-from .embedding import Pooling, Rows
+from .embedding import Pooling, Rows, TextPooling
 from .reading import read_bytes
 
 _LARGEST_BATCH = 32
@@ -27,13 +27,13 @@ _FREE = 0xFFFFFFFFFFFFFFFF
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
 _TEXT_OUTPUT = "sentence_embedding"
-_SWITCHES: dict[str, Pooling] = {
+_SWITCHES: dict[str, TextPooling] = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
     "pooling_mode_lasttoken": "last",
 }
-_NAMED: dict[str, Pooling] = {"mean": "mean", "cls": "cls", "max": "max", "lasttoken": "last"}
+_NAMED: dict[str, TextPooling] = {"mean": "mean", "cls": "cls", "max": "max", "lasttoken": "last"}
 _PLAIN_MODULES = ("Transformer", "Pooling", "Normalize")
 _POSITIONS_BEHIND_PADDING = ("roberta", "xlm-roberta", "camembert", "mpnet")
 """Kinds of models that count positions from the id of the padding token plus one."""
@@ -49,7 +49,7 @@ Ids = npt.NDArray[np.integer[Any]]
 class EncoderSettings:
     """What the files of a folder say."""
 
-    pooling: Pooling
+    pooling: TextPooling
     limit: int
     padding_id: int
 
@@ -70,7 +70,7 @@ def read_encoder_settings(folder: Path) -> EncoderSettings:
     return EncoderSettings(_pooling(folder), min(known, default=_DEFAULT_LIMIT), padding_id)
 
 
-def _pooling(folder: Path) -> Pooling:
+def _pooling(folder: Path) -> TextPooling:
     found = _json(folder / "modules.json", list)
     path = folder / "1_Pooling"
     for module in found if isinstance(found, list) else []:

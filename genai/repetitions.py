@@ -1,7 +1,8 @@
 """Repeated sequences of tokens: n-grams that may not come twice, and the DRY penalty (genai §8).
 
 Both look up the last tokens in an index of all n-grams so far, which grows by one entry for each token: what a token
-costs depends on how often its predecessors occurred together, not on the length of the text.
+costs depends on how often its predecessors occurred together, not on the length of the text, nor on that of what is
+repeated.
 
 DRY ("don't repeat yourself") is by the author p-e-w, described in text-generation-webui's pull request 5677 (2024).
 """
@@ -9,7 +10,7 @@ DRY ("don't repeat yourself") is by the author p-e-w, described in text-generati
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,14 +23,11 @@ from .options import TextGenerationOptions
 
 Row: TypeAlias = npt.NDArray[Any]
 Ids: TypeAlias = npt.NDArray[np.int64]
+Places: TypeAlias = npt.NDArray[np.intp]
 Pieces: TypeAlias = Callable[[int], bytes]
 
 MAX_EXPONENT = 88.7228391
 """Natural logarithm of the largest number of single precision: the power of DRY's base does not grow beyond it."""
-
-
-def _no_text(token_id: int) -> bytes:
-    return b""
 
 
 class NgramIndex:
@@ -101,73 +99,90 @@ class Dry:
         # Beyond this length the penalty stays the same, so there is no need to look further back.
         self._longest = self._allowed + (int(MAX_EXPONENT / growth) if growth > 1e-6 else 0)
         self._vocabulary_size = vocabulary_size
-        breakers = sequence_breakers(options.dry_sequence_breakers)
-        self._breaker_ids = {item for item in breakers if isinstance(item, int)}
-        self._breakers = [item.encode() for item in breakers if isinstance(item, str)]
-        if pieces is None:
-            if self._breakers:
-                raise ValueError("dry_sequence_breakers: without a tokenizer they must be token ids")
-            pieces = _no_text
-        self._pieces = pieces
-        self._tail_size = max(map(len, self._breakers), default=1) - 1
-        self._tail = b""
-        self._since_breaker = 0
-        self._index = NgramIndex(prompt_ids, self._allowed)
+        self._breakers = _Breakers(sequence_breakers(options.dry_sequence_breakers), pieces)
         for token_id in prompt_ids:
-            self._read(token_id)
+            self._breakers.read(token_id)
+        self._index = NgramIndex(prompt_ids, self._allowed)
+        self._places = self._followers()
+        self._lengths = self._measured(self._places)
 
-    def _read(self, token_id: int) -> None:
-        """Count the tokens since the last breaker."""
-        self._since_breaker += 1
-        if token_id in self._breaker_ids:
-            self._since_breaker = 0
-        if not self._breakers:
+    def _followers(self) -> Places:
+        """Return the places of the tokens that came after the last tokens before, as many as are allowed."""
+        if self._breakers.count < self._allowed:
+            return np.zeros(0, np.intp)
+        return np.array(self._index.followers(), np.intp)
+
+    def _measured(self, places: Places) -> Places:
+        """Return how many tokens in front of each place equal the last ones."""
+        ids = self._index.ids
+        length = self._allowed
+        lengths = np.full(places.size, length)
+        alive = np.arange(places.size)  # those with at least `length` equal tokens
+        while alive.size and length < min(self._breakers.count, self._longest):
+            alive = alive[places[alive] > length]
+            alive = alive[ids[places[alive] - length - 1] == ids[-length - 1]]
+            length += 1
+            lengths[alive] = length
+        return lengths
+
+    def apply(self, row: Row) -> None:
+        if not self._places.size:
             return
-        text = self._tail + self._text(token_id)
+        order = np.argsort(self._lengths, kind="stable")  # of several lengths for one token the longest is set last
+        followers = self._index.ids[self._places[order]]
+        for token_id, length in dict(zip(followers.tolist(), self._lengths[order].tolist(), strict=True)).items():
+            if token_id < self._vocabulary_size and not self._breakers.holds(token_id):
+                row[token_id] -= self._multiplier * self._base ** (length - self._allowed)
+
+    def accept(self, token_id: int) -> None:
+        self._breakers.read(token_id)
+        self._index.append(token_id)
+        places, before = self._followers(), self._places
+        lengths = np.full(places.size, self._allowed)
+        if places.size and before.size:
+            # Behind a place of the last token a repetition goes on, elsewhere it begins.
+            slots = np.minimum(np.searchsorted(before, places - 1), before.size - 1)
+            goes_on = before[slots] == places - 1
+            lengths[goes_on] = np.minimum(self._lengths[slots[goes_on]] + 1, self._longest)
+        self._places, self._lengths = places, lengths
+
+
+class _Breakers:
+    """Counts the tokens since the last sequence breaker."""
+
+    def __init__(self, breakers: Iterable[str | int], pieces: Pieces | None) -> None:
+        breakers = tuple(breakers)
+        self.count = 0
+        self._ids = {item for item in breakers if isinstance(item, int)}
+        self._texts = [item.encode() for item in breakers if isinstance(item, str)]
+        if pieces is None and self._texts:
+            raise ValueError("dry_sequence_breakers: without a tokenizer they must be token ids")
+        self._pieces = pieces
+        self._tail_size = max(map(len, self._texts), default=1) - 1
+        self._tail = b""
+
+    def read(self, token_id: int) -> None:
+        """Take the next token."""
+        self.count = 0 if token_id in self._ids else self.count + 1
+        if not self._texts:
+            return
         before = len(self._tail)  # a match inside the tail was one of an earlier token
-        if any(text.find(breaker, max(before - len(breaker) + 1, 0)) >= 0 for breaker in self._breakers):
-            self._since_breaker = 0
+        text = self._tail + self._text(token_id)
+        if any(text.find(breaker, max(before - len(breaker) + 1, 0)) >= 0 for breaker in self._texts):
+            self.count = 0
         self._tail = text[max(len(text) - self._tail_size, 0) :]
 
-    def _is_breaker(self, token_id: int) -> bool:
-        if token_id in self._breaker_ids:
+    def holds(self, token_id: int) -> bool:
+        """Whether the token is a breaker, or has one in its text."""
+        if token_id in self._ids:
             return True
-        text = self._text(token_id) if self._breakers else b""
-        return any(breaker in text for breaker in self._breakers)
+        text = self._text(token_id)
+        return any(breaker in text for breaker in self._texts)
 
     def _text(self, token_id: int) -> bytes:
+        if self._pieces is None:
+            return b""
         try:
             return self._pieces(token_id)
         except WinMLError:  # an id that the model has and the tokenizer has not
             return b""
-
-    def apply(self, row: Row) -> None:
-        if self._since_breaker < self._allowed:
-            return
-        places = self._index.followers()
-        if not places:
-            return
-        for token_id, length in self._repetitions(np.array(places, np.intp)).items():
-            if token_id < self._vocabulary_size and not self._is_breaker(token_id):
-                row[token_id] -= self._multiplier * self._base ** (length - self._allowed)
-
-    def _repetitions(self, places: npt.NDArray[np.intp]) -> dict[int, int]:
-        """Return the longest repetition that each of the tokens at `places` would prolong."""
-        ids = self._index.ids
-        longest = min(self._since_breaker, self._longest)
-        length = self._allowed
-        lengths = np.full(places.size, length)
-        alive = np.arange(places.size)  # places after at least `length` tokens that equal the last ones
-        while length < longest:
-            alive = alive[places[alive] > length]
-            alive = alive[ids[places[alive] - length - 1] == ids[-length - 1]]
-            if not alive.size:
-                break
-            length += 1
-            lengths[alive] = length
-        order = np.argsort(lengths, kind="stable")  # of several lengths the longest is set last
-        return dict(zip(ids[places[order]].tolist(), lengths[order].tolist(), strict=True))
-
-    def accept(self, token_id: int) -> None:
-        self._index.append(token_id)
-        self._read(token_id)

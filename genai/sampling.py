@@ -162,19 +162,13 @@ class TokenSelector:
 
     def _choose(self, row: Row) -> int:
         candidates = self._candidates
-        if candidates is not None:
-            number = split_mix64(self.seed, self._place)
-            if self._options.xtc_probability:
-                # Another number that takes none of the sequence: the first of a sequence that this one begins.
-                candidates.excludes_top = unit_interval(split_mix64(number)) < self._options.xtc_probability
-            return candidates.draw(row, (number >> 11) * UNIT)
-        token_id = int(row.argmax())
-        value = row.item(token_id)
-        if value != value:  # argmax stops at the first NaN
-            row = np.where(np.isnan(row), -np.inf, row)
-            token_id = int(row.argmax())
-            value = row.item(token_id)
-        return token_id if value > -np.inf else NO_TOKEN
+        if candidates is None:
+            return _highest(row)
+        number = split_mix64(self.seed, self._place)
+        if self._options.xtc_probability:
+            # Another number that takes none of the sequence: the first of a sequence that this one begins.
+            candidates.excludes_top = unit_interval(split_mix64(number)) < self._options.xtc_probability
+        return candidates.draw(row, (number >> 11) * UNIT)
 
     def _choose_legal(self, row: Row, legal: LegalTokens) -> int:
         if self._candidates is None:  # greedy: mostly the best token of all is legal, and no mask is needed
@@ -186,9 +180,7 @@ class TokenSelector:
         token_id = self._choose(row if mask is None else self._masked(row, mask))
         if token_id == NO_TOKEN and mask is not None and self._end_ban is not None and self._end_ban.lift(row):
             # The constraint has come to its end: it leaves nothing but the end of the text, so that is what follows.
-            ends = np.nan_to_num(self._masked(row, mask), copy=False, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
-            best = int(ends.argmax())
-            return best if ends[best] > -np.inf else NO_TOKEN
+            return _highest(self._masked(row, mask))
         return token_id
 
     def _masked(self, row: Row, mask: npt.NDArray[np.uint8]) -> Row:
@@ -224,6 +216,17 @@ class TokenSelector:
         for token_id in token_ids:
             selector.accept(token_id)
         return selector
+
+
+def _highest(row: Row) -> int:
+    """Return the id of the highest logit, of equal ones the lowest; NO_TOKEN when none is above minus infinity."""
+    token_id = int(row.argmax())
+    value = row.item(token_id)
+    if value != value:  # argmax stops at the first NaN
+        row = np.where(np.isnan(row), -np.inf, row)
+        token_id = int(row.argmax())
+        value = row.item(token_id)
+    return token_id if value > -np.inf else NO_TOKEN
 
 
 def _candidates_of(options: TextGenerationOptions, vocabulary_size: int) -> Candidates:

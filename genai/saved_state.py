@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,7 +80,12 @@ def _composition(core: SequenceCore, what: str) -> SinglePipeline:
 
 
 def _models(composition: SinglePipeline) -> list[str]:
-    return [stage.model_digest for stage in composition.stages]
+    """Digests of the models of all stages; stages that run a processor have none."""
+    digests: list[str] = []
+    for stage in composition.stages:
+        with suppress(NotSupportedError):
+            digests.append(stage.model_digest)
+    return digests
 
 
 @dataclass(frozen=True, slots=True)

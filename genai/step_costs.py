@@ -11,6 +11,7 @@ Not here: what is done with that knowledge (`draft_pace.py`).
 from __future__ import annotations
 
 from collections import deque
+from typing import NamedTuple
 
 WIDEST = 17
 """Most positions of one step: a pending token and 16 drafted ones."""
@@ -18,6 +19,8 @@ _KEPT = 7
 """Steps of a width that a median is of, at most."""
 _WINDOW = 128
 """Steps after which a time is forgotten."""
+_EACH = 8
+"""Single steps after which the costs are worked out anew."""
 _SINGLES = 2
 """Single steps that are enough to compare with: the first one may also prepare for the others."""
 _FIRST_SLOPE = 0.25
@@ -25,6 +28,19 @@ _FIRST_SLOPE = 0.25
 _FLATTENING = 0.75
 """Further positions cost less than the ones before: from the widest step that was measured the slope goes on as this
 part of the average one."""
+
+
+class Costs(NamedTuple):
+    """What is known at the moment."""
+
+    knows_single_steps: bool
+    """Whether single steps were measured, which all costs are compared with."""
+    knows_wide_steps: bool
+    """Whether any wider step was measured."""
+    curve: list[float]
+    """The cost of drafting `n` tokens and of the step over the pending token and them, for `n` = 0, 1, ... 16, in
+    single steps: the first is 1.0.
+    """
 
 
 class StepCosts:
@@ -35,50 +51,39 @@ class StepCosts:
         self._times: dict[int, deque[tuple[int, float]]] = {}
         """For each width the last steps: their number, and the seconds."""
         self._draft_seconds: deque[float] = deque(maxlen=_KEPT)
-        self._curve: list[float] | None = None
+        self._present: Costs | None = None
 
     def note(self, width: int, seconds: float) -> None:
         """Note the time that a step over `width` positions took."""
-        self._steps += 1
-        self._times.setdefault(width, deque(maxlen=_KEPT)).append((self._steps, seconds))
-        self._curve = None
+        self._steps = steps = self._steps + 1
+        self._times.setdefault(width, deque(maxlen=_KEPT)).append((steps, seconds))
+        if width > 1 or steps % _EACH == 0 or steps <= _EACH:  # single steps are many, and tell little new
+            self._present = None
 
     def note_draft(self, count: int, seconds: float) -> None:
         """Note the time that drafting `count` tokens took."""
         self._draft_seconds.append(seconds / count)
-        self._curve = None
 
     @property
-    def knows_single_steps(self) -> bool:
-        """Whether single steps were measured, which all costs are compared with."""
-        return len(self._recent(1)) >= _SINGLES
+    def present(self) -> Costs:
+        """What the last steps have told."""
+        if self._present is None:
+            self._present = self._compute()
+        return self._present
 
-    @property
-    def knows_wide_steps(self) -> bool:
-        """Whether any wider step was measured."""
-        return any(self._recent(width) for width in self._times if width > 1)
-
-    @property
-    def curve(self) -> list[float]:
-        """The cost of drafting `n` tokens and of the step over the pending token and them, for `n` = 0, 1, ... 16, in
-        single steps: the first is 1.0.
-        """
-        if self._curve is None:
-            self._curve = self._make_curve()
-        return self._curve
-
-    def _recent(self, width: int) -> list[float]:
+    def _compute(self) -> Costs:
         first = self._steps - _WINDOW
-        return [seconds for step, seconds in self._times.get(width, ()) if step > first]
-
-    def _make_curve(self) -> list[float]:
-        single = _median(self._recent(1))
-        if not single:
-            return [1 + _FIRST_SLOPE * count for count in range(WIDEST)]
-        measured = {width: self._recent(width) for width in self._times if width > 1}
-        known = {width: max(_median(times) / single, 1.0) for width, times in measured.items() if times}
-        draft = _median(list(self._draft_seconds)) / single
-        return [_interpolated(known, width) + draft * (width - 1) for width in range(1, WIDEST + 1)]
+        recent = {width: [seconds for step, seconds in times if step > first] for width, times in self._times.items()}
+        singles = recent.pop(1, [])
+        wide = {width: _median(times) for width, times in recent.items() if times}
+        single = _median(singles)
+        if single:
+            known = {width: max(seconds / single, 1.0) for width, seconds in wide.items()}
+            draft = _median(list(self._draft_seconds)) / single
+            curve = [_interpolated(known, width) + draft * (width - 1) for width in range(1, WIDEST + 1)]
+        else:
+            curve = [1 + _FIRST_SLOPE * count for count in range(WIDEST)]
+        return Costs(len(singles) >= _SINGLES, bool(wide), curve)
 
 
 def _interpolated(known: dict[int, float], width: int) -> float:

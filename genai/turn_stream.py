@@ -110,7 +110,10 @@ class ChatStream(Closing):
         self._finalizer.atexit = False
 
     def __repr__(self) -> str:
-        state = self.result.finish_reason.name if self._work.turn.is_over else "unfinished"
+        try:
+            state = self.result.finish_reason.name
+        except WinMLError:
+            state = "unfinished"
         return f"<ChatStream {state}>"
 
     def __iter__(self) -> Iterator[str]:

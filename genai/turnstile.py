@@ -36,12 +36,14 @@ LOOK_AGAIN: Final = 0.2
 class Turn:
     """A call's place in the queue of a model. The thread that makes it is the one that waits."""
 
-    __slots__ = ("_may_go", "stop", "thread")
+    __slots__ = ("_may_go", "is_ending", "stop", "thread")
 
     def __init__(self) -> None:
         self.thread = threading.current_thread()
         self.stop: Callable[[], object] | None = None
         """Has what the turn is used for end soon, from any thread and without waiting for it."""
+        self.is_ending = False
+        """Whether another thread is about to give it back, so that anybody may wait for it."""
         self._may_go = threading.Lock()
         self._may_go.acquire()
 
@@ -52,7 +54,7 @@ class Turn:
 
     def check_behind(self, other: Turn) -> None:
         """Refuse to wait for `other` if it would wait for this one: 0x8007139F."""
-        if other.thread is self.thread:
+        if other.thread is self.thread and not other.is_ending:
             raise WinMLError(E_NOT_VALID_STATE, "generate", other.mend)
 
     @property

@@ -258,6 +258,78 @@ def external_weights(location: str = "weights.bin") -> tuple[onnx.ModelProto, by
     return model, payload
 
 
+def dense() -> onnx.ModelProto:
+    """`y[batch,64] = Relu(x[batch,64] @ W + b)`, float32; `W` has 16 KiB, `b` 256 bytes."""
+    return _model(
+        [
+            helper.make_node("MatMul", ["x", "W"], ["product"]),
+            helper.make_node("Add", ["product", "b"], ["sum"]),
+            helper.make_node("Relu", ["sum"], ["y"]),
+        ],
+        [_port("x", FLOAT, ["batch", 64])],
+        [_port("y", FLOAT, ["batch", 64])],
+        [_weights("W", 64, 64, phase=1.0), _weights("b", 64, phase=2.0)],
+    )
+
+
+def twins() -> onnx.ModelProto:
+    """`y[batch,64] = Relu(x[batch,64] @ W) @ V`, float32; `W` and `V` have 16 KiB and are equal."""
+    return _model(
+        [
+            helper.make_node("MatMul", ["x", "W"], ["product"]),
+            helper.make_node("Relu", ["product"], ["middle"]),
+            helper.make_node("MatMul", ["middle", "V"], ["y"]),
+        ],
+        [_port("x", FLOAT, ["batch", 64])],
+        [_port("y", FLOAT, ["batch", 64])],
+        [_weights("W", 64, 64, phase=1.0), _weights("V", 64, 64, phase=1.0)],
+    )
+
+
+def convolution() -> onnx.ModelProto:
+    """`y[1,16,8,8] = Conv(x[1,16,8,8], K)`, float32, with 16 kernels of 3 by 3 (9 KiB)."""
+    return _model(
+        [helper.make_node("Conv", ["x", "K"], ["y"], pads=[1, 1, 1, 1])],
+        [_port("x", FLOAT, [1, 16, 8, 8])],
+        [_port("y", FLOAT, [1, 16, 8, 8])],
+        [_weights("K", 16, 16, 3, 3, phase=1.0)],
+    )
+
+
+def branches() -> onnx.ModelProto:
+    """`y[512] = (chosen ? x + ones : x + twos) * steps`, float32; each constant has 2 KiB, two of them in subgraphs."""
+
+    def branch(name: str, value: float) -> onnx.GraphProto:
+        constant = _constant(name, np.full(512, value), np.float32)
+        node = helper.make_node("Add", ["x", name], [f"with_{name}"])
+        return helper.make_graph([node], name, [], [_port(f"with_{name}", FLOAT, [512])], [constant])
+
+    return _model(
+        [
+            helper.make_node("If", ["chosen"], ["moved"], then_branch=branch("ones", 1), else_branch=branch("twos", 2)),
+            helper.make_node("Mul", ["moved", "steps"], ["y"]),
+        ],
+        [_port("x", FLOAT, [512]), _port("chosen", TensorProto.BOOL, [1])],
+        [_port("y", FLOAT, [512])],
+        [_constant("steps", np.arange(512), np.float32)],
+    )
+
+
+def texts() -> onnx.ModelProto:
+    """`y[300] = (words == words[x[0]]) ? bias : 0`, float32; `words` has 300 strings, `bias` 1.2 KiB of ones."""
+    words = helper.make_tensor("words", TensorProto.STRING, [300], [b"some words"] * 300)
+    return _model(
+        [
+            helper.make_node("Gather", ["words", "x"], ["first"]),
+            helper.make_node("Equal", ["words", "first"], ["is_equal"]),
+            helper.make_node("Where", ["is_equal", "bias", "zero"], ["y"]),
+        ],
+        [_port("x", INT64, [1])],
+        [_port("y", FLOAT, [300])],
+        [_constant("bias", np.ones(300), np.float32), words, _constant("zero", 0, np.float32)],
+    )
+
+
 def bigram(following: Sequence[int]) -> onnx.ModelProto:
     """`logits[B,S,V]` of a model without memory: after token `i` the likeliest next one is `following[i]`."""
     size = len(following)

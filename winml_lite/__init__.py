@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .builder import PipelineBuilder
+    from .compiled_sink import CompileOutputSink, ResourceDescriptor
+    from .compiler import ModelCompileOptions, ModelCompiler
     from .data_lock import TensorDataLock
     from .devices import DeviceInfo
     from .dimensions import SymbolicDimensionOverrides
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from .media_encoder import MediaEncoder, SequenceSegmentLayout
     from .model import Model, ModelSchema, OrtModelSchema
     from .ort_extensions import OrtNamedBindings, OrtStageDiagnostics, OrtStageOptions
+    from .ort_format import save_as_ort
     from .pipeline import Pipeline
     from .processor import Processor, RecordedProcessorOutputs
     from .runtime import Runtime
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from .target import ExecutionTarget
     from .tensor import Tensor
     from .values import (
+        CompiledModelForm,
         D3D12BufferBinding,
         EngineInfo,
         ExecutionTargetKind,
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
     from .vocabulary import Vocabulary
 
 __all__ = [
+    "CompileOutputSink",
+    "CompiledModelForm",
     "D3D12BufferBinding",
     "DeviceInfo",
     "EngineInfo",
@@ -59,6 +65,8 @@ __all__ = [
     "LlamaStageOptions",
     "MediaEncoder",
     "Model",
+    "ModelCompileOptions",
+    "ModelCompiler",
     "ModelSchema",
     "NotSupportedError",
     "OrtModelSchema",
@@ -72,6 +80,7 @@ __all__ = [
     "PipelineIterationExecution",
     "Processor",
     "RecordedProcessorOutputs",
+    "ResourceDescriptor",
     "Runtime",
     "SegmentedSequenceCapabilities",
     "SequenceCapacityDisclosure",
@@ -92,9 +101,12 @@ __all__ = [
     "Vocabulary",
     "WinMLError",
     "engines",
+    "save_as_ort",
 ]
 
 _MODULES = {
+    "CompileOutputSink": ".compiled_sink",
+    "CompiledModelForm": ".values",
     "D3D12BufferBinding": ".values",
     "DeviceInfo": ".devices",
     "EngineInfo": ".values",
@@ -106,6 +118,8 @@ _MODULES = {
     "LlamaStageOptions": ".llama_extensions",
     "MediaEncoder": ".media_encoder",
     "Model": ".model",
+    "ModelCompileOptions": ".compiler",
+    "ModelCompiler": ".compiler",
     "ModelSchema": ".model",
     "NotSupportedError": ".errors",
     "OrtModelSchema": ".model",
@@ -119,6 +133,7 @@ _MODULES = {
     "PipelineIterationExecution": ".execution",
     "Processor": ".processor",
     "RecordedProcessorOutputs": ".processor",
+    "ResourceDescriptor": ".compiled_sink",
     "Runtime": ".runtime",
     "SegmentedSequenceCapabilities": ".values",
     "SequenceCapacityDisclosure": ".values",
@@ -139,6 +154,7 @@ _MODULES = {
     "Vocabulary": ".vocabulary",
     "WinMLError": ".errors",
     "engines": ".engine_info",
+    "save_as_ort": ".ort_format",
 }
 
 

@@ -10,28 +10,24 @@ Not here: what the engines write (`native/*/saved_state.py`), which model it is 
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
+from secrets import token_hex
 from typing import Any, BinaryIO
 
 from .checks import path_value
 from .errors import (
-    DISK_FULL,
-    E_ACCESSDENIED,
     E_FAIL,
     E_NOT_VALID_STATE,
     FILE_CORRUPT,
     INSUFFICIENT_BUFFER,
     INVALID_DATA,
     NOT_SUPPORTED,
-    PATH_NOT_FOUND,
     NotSupportedError,
     WinMLError,
     recast,
@@ -39,6 +35,7 @@ from .errors import (
 from .files.artifact import GgufArtifact
 from .files.content import DIGEST_SIZE, file_digest, model_digest
 from .files.mapped import RegularFile
+from .files.writing import writing_failure
 from .handles import Closeable
 from .native.backend import SavedState, Sequence
 from .stage_core import StageCore
@@ -50,15 +47,6 @@ _VERSION = 1
 _FOOTER = struct.Struct(f"<8sIQQ{DIGEST_SIZE}s")  # magic, version, bytes of the description and of the note, digest
 _MAX_DESCRIPTION = 16 << 20
 _PIECE = 1 << 20
-_CODES = {
-    errno.ENOSPC: DISK_FULL,
-    errno.ENOENT: PATH_NOT_FOUND,
-    errno.ENOTDIR: PATH_NOT_FOUND,
-    errno.EACCES: E_ACCESSDENIED,
-    errno.EPERM: E_ACCESSDENIED,
-    errno.EROFS: E_ACCESSDENIED,
-    errno.EISDIR: E_ACCESSDENIED,
-}
 
 
 class SavedStateMembers(Closeable[StageCore]):
@@ -157,22 +145,21 @@ def _save(core: StageCore, sequence: Sequence, state: SavedState, target: str, n
     except WinMLError:
         raise
     except OSError as error:
-        code = _CODES.get(error.errno or 0, E_FAIL)
-        raise WinMLError(code, _SAVE, f"{target}: {error.strerror or error}") from error
+        raise writing_failure(target, error, _SAVE) from error
 
 
 @contextmanager
 def _replacing(target: str) -> Iterator[str]:
     """Give a new file beside `target`, which takes its place when the block ends well."""
     folder, name = os.path.split(os.path.abspath(target))
-    handle, path = tempfile.mkstemp(prefix=f".{name}.", suffix=".part", dir=folder)
+    path = os.path.join(folder, f".{name}.{token_hex(8)}.part")
     try:
-        os.close(handle)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))  # what was said is nobody else's business
         yield path
         os.replace(path, target)
-    except BaseException:
-        os.unlink(path)
-        raise
+    finally:
+        with suppress(FileNotFoundError):  # it has taken its place
+            os.unlink(path)
 
 
 def _digest_of(file: BinaryIO, size: int) -> bytes:

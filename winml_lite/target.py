@@ -7,14 +7,20 @@ machine (`devices.py`); whether an engine has a provider, a driver or memory for
 from __future__ import annotations
 
 import operator
+import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .devices import DeviceInfo, find_device
 from .errors import E_NOINTERFACE, NOT_SUPPORTED, NotSupportedError
 from .handles import Closeable
 from .native.backend import Placement
 from .native.hardware import Device
-from .values import ExecutionTargetKind, ExecutionTargetPreference
+from .values import CompiledModelForm, ExecutionTargetKind, ExecutionTargetPreference
+
+if TYPE_CHECKING:
+    from .compiler import ModelCompileOptions, ModelCompiler
+    from .model import Model
 
 
 class RuntimeCore:
@@ -71,6 +77,24 @@ class ExecutionTarget(Closeable[TargetCore]):
     def kind(self) -> ExecutionTargetKind:
         """Hardware class: CPU, GPU or NPU."""
         return self._core.kind
+
+    def model_compiler(self) -> ModelCompiler:
+        """Return a compiler of ONNX models for this target; NotSupportedError 0x80004002 for a GPU without provider."""
+        from .compiler import compiler_of  # which is made of targets and models
+
+        return compiler_of(self._core)
+
+    def compile_to_file(
+        self,
+        model: Model,
+        artifact_path: str | os.PathLike[str],
+        external_weights_path: str | os.PathLike[str] | None = None,
+        form: CompiledModelForm | int | None = None,
+        options: ModelCompileOptions | None = None,
+    ) -> None:
+        """Compile a model into a file; a shortcut to `ModelCompiler.compile_to_file`."""
+        with self.model_compiler() as compiler:
+            compiler.compile_to_file(model, artifact_path, external_weights_path, form, options)
 
 
 def target_core(target: ExecutionTarget | None, name: str = "target") -> TargetCore | None:

@@ -84,6 +84,15 @@ class PipelineExecutionCapabilities(IntFlag):
     """Submitted work runs on a thread of the host."""
 
 
+class CompiledModelForm(IntEnum):
+    """What a compiled model is made for."""
+
+    DEVICE_TARGETED = 0
+    """The bound target and the software that is installed now."""
+    DURABLE = 1
+    """Any hardware; the target finishes the work when it loads the model."""
+
+
 class SequenceCapacityDisclosure(IntEnum):
     """Whether a model file declares a sequence capacity."""
 

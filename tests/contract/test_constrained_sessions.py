@@ -210,6 +210,23 @@ def test_an_unconstrained_result_says_nothing_of_constraints(session: TextGenera
         assert stream.result.constraint_complete is None
 
 
+def test_a_text_that_lacks_its_stop_token_is_not_complete(stage: Composed) -> None:
+    stage.follow(preferring("7"))
+    digits = stage.tokenizer.create_constraint_from_regex("7{2}8")
+    stream = stage.session().generate_tokens_with_constraint(PROMPT, digits, options(20, stop_token_ids=[ord("8")]))
+    assert "".join(update.fragment for update in stream) == "77"
+    assert (stream.result.finish_reason, stream.result.constraint_complete) == (Reason.STOP_TOKEN, False)
+    assert digits.state.accepted_token_count == 3
+
+
+def test_a_text_that_a_stop_has_cut_is_not_complete(stage: Composed) -> None:
+    stage.follow(preferring("7"))
+    digits = stage.tokenizer.create_constraint_from_regex("7{2}8")
+    stream = stage.session().generate_tokens_with_constraint(PROMPT, digits, options(20, stop=["8"]))
+    assert "".join(update.fragment for update in stream) == "77"
+    assert (stream.result.finish_reason, stream.result.constraint_complete) == (Reason.STOP_TOKEN, False)
+
+
 def test_an_interrupt_between_acceptance_and_use_loses_nothing(
     stage: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:

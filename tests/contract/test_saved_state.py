@@ -225,7 +225,9 @@ def test_a_stage_that_is_not_built_has_no_state(
 # Which model it is
 
 
-def test_the_digest_is_that_of_the_files(runtime: Runtime, files: ModelFiles, fake_gguf: object, tmp_path: Path) -> None:
+def test_the_digest_is_that_of_the_files(
+    runtime: Runtime, files: ModelFiles, fake_gguf: object, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy.gguf"
     copy.write_bytes(Path(files.scripted_gguf).read_bytes())
     digest = llama_decoder(runtime, files.scripted_gguf).stage.model_digest

@@ -1,36 +1,31 @@
 """Random calls on sessions give what a reference works out from scratch (genai 6), on the fake, on ONNX Runtime and on
 llama.cpp.
 
-Generations and continuations with prompts that begin as the sequence does, capacity edges, stops, sampling; read to the
-end, cancelled, closed, dropped, failing, cancelled or interrupted while the model runs.
+Prompts that begin as the sequence does, capacity edges, stops, sampling, constraints, drafts, saved states; read to the end,
+cancelled, closed, dropped, failing, cancelled or interrupted while the model runs.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 
+from fakes.drafting import GuessedDrafts
 from fakes.reference_session import ReferenceSession
 from fakes.scripted import EOS, PIECES, VOCABULARY_SIZE, Compose, Composed
-from fakes.session_duel import Duel
-from genai.tasks import TextGenerationSession
-from models.table_decoders import TableDecoder
+from fakes.session_duel import TABLES, Duel
+from genai.tasks import Tasks, TextGenerationSession, TextGenerationSpeculativeMethod
 
 CAPACITY = 24
-RANDOM = np.random.default_rng(1)
-TABLES = TableDecoder(
-    VOCABULARY_SIZE,
-    following=2 * RANDOM.standard_normal((VOCABULARY_SIZE, VOCABULARY_SIZE)).astype(np.float32),
-    by_length=2 * RANDOM.standard_normal((20, VOCABULARY_SIZE)).astype(np.float32),
-    mixed=6 * RANDOM.standard_normal((VOCABULARY_SIZE, VOCABULARY_SIZE)).astype(np.float32),
-)
-"""Every token, its place and the last one matter."""
+LETTERS = {letter: PIECES.index(letter.encode()) for letter in "abcdxy"}
 STOPS = ("a", "ab", "bc", "abc", "é", "</s>", "cx")
+
+
+pytest.importorskip("llguidance")
 
 
 @pytest.fixture
@@ -39,19 +34,47 @@ def stage(tmp_path: Path, compose: Compose) -> Iterator[Composed]:
         yield stage
 
 
+def play(
+    stage: Composed, make_session: Callable[[], TextGenerationSession], eos: tuple[int, ...], file: Path, count: int
+) -> None:
+    """Play random calls on sessions, and on a reference beside each."""
+    for seed in range(count):
+        reference = ReferenceSession(TABLES, VOCABULARY_SIZE, CAPACITY, frozenset(eos), PIECES)
+        duel = Duel(stage, make_session, reference, Random(seed), range(VOCABULARY_SIZE), file, STOPS, LETTERS)
+        try:
+            duel.play(12)
+        except AssertionError as error:
+            raise AssertionError(f"sequence {seed}: {error}\n" + "\n".join(duel.trace)) from error
+
+
 @pytest.mark.parametrize("chunk", [1, 3, 128])
 @pytest.mark.parametrize("eos", [(), (EOS,)])
-def test_sessions_hold_and_answer_what_the_reference_does(stage: Composed, eos: tuple[int, ...], chunk: int) -> None:
+def test_sessions_hold_and_answer_what_the_reference_does(
+    stage: Composed, eos: tuple[int, ...], chunk: int, tmp_path: Path
+) -> None:
     def session() -> TextGenerationSession:
         made = stage.session(eos)
         feed: Any = made._core.feed
         feed.chunk = chunk  # how long prompts are cut must not matter
         return made
 
-    for seed in range(15):
-        reference = ReferenceSession(TABLES, VOCABULARY_SIZE, CAPACITY, frozenset(eos), PIECES)
-        duel = Duel(stage, session, reference, random.Random(seed), range(VOCABULARY_SIZE), STOPS)
-        try:
-            duel.play(12)
-        except AssertionError as error:
-            raise AssertionError(f"sequence {seed}: {error}\n" + "\n".join(duel.trace)) from error
+    play(stage, session, eos, tmp_path / "saved.state", 8)
+
+
+@pytest.mark.parametrize("eos", [(), (EOS,)])
+def test_drafts_change_nothing_whatever_they_are(
+    stage: Composed, eos: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(1)
+    monkeypatch.setattr("genai.speculative_evaluation.draft_length", lambda _, chances: random.randint(0, len(chances)))
+
+    def session() -> TextGenerationSession:
+        configuration = stage.configuration()
+        configuration.set_speculative_decoding(TextGenerationSpeculativeMethod.PROMPT_LOOKUP, 16)
+        made = Tasks(stage.runtime).create_text_generation_task(stage.tokenizer, eos).create_session(configuration)
+        speculation = made._core.speculation
+        assert speculation is not None
+        speculation.source = GuessedDrafts(TABLES, random)
+        return made
+
+    play(stage, session, eos, tmp_path / "saved.state", 12)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fakes.rig import failing
-from fakes.scripted import EOS, A, B, C, Compose, Composed, D, composed, saying, sum_state
+from fakes.scripted import EOS, A, B, C, Compose, Composed, D, composed, saying
 from genai import TextGenerationOptions
 from genai.tasks import (
     CancellationSource,
@@ -406,17 +406,6 @@ def test_a_pipeline_that_others_have_moved_is_noticed(real: Composed, move: str,
     assert real.script.runs == runs
     session.reset()
     assert ids(session.generate_tokens([A, B], options(2))) == [C, D]
-
-
-def test_moves_between_two_reads_are_the_callers_own(stage: Composed) -> None:
-    # The model runs inside reads only, so state may be changed between them: the next token follows from it.
-    stage.follow(sum_state(4))
-    session = stage.session(())
-    stream = session.generate_tokens([A, B, C], options(2))
-    stream.read_next()
-    assert stage.stage.sequence_position == 3
-    stream.close()
-    assert session.state is State.READY
 
 
 def test_a_new_session_takes_a_pipeline_as_others_left_it(real: Composed) -> None:

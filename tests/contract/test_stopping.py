@@ -231,6 +231,19 @@ def test_a_minimum_counts_anew_in_a_continuation(stage: Composed) -> None:
         assert [update.token_id for update in stream] == [X]
 
 
+@pytest.mark.parametrize(("eos", "last"), [([X, C], X), ([X, C], C), (X, X), (np.array([C, X]), X)])
+def test_s_stp_07_every_eos_id_ends_the_text(stage: Composed, eos: Any, last: int) -> None:
+    stage.follow(saying(1, B, last))
+    result = stage.session(eos).generate("a", options(9))
+    assert (result.token_ids, result.finish_reason) == ((B,), Reason.EOS_TOKEN)
+
+
+@pytest.mark.parametrize("eos", [VOCABULARY_SIZE, [C, VOCABULARY_SIZE], [-1]])
+def test_s_stp_07_an_eos_id_outside_the_vocabulary_is_refused(stage: Composed, eos: Any) -> None:
+    with pytest.raises(ValueError, match=r"eos token id must be in 0\.\.15"):
+        stage.session(eos)
+
+
 # --- a predicate of the caller ----------------------------------------------------------------------------------------
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 
-from fakes.scripted import ScriptedDecoder
-from genai.step_costs import WIDEST, StepCosts
+from fakes.scripted import Logits, ScriptedDecoder
+from genai.step_costs import WIDEST, Costs, StepCosts
 from winml_lite import WinMLError
 
 
@@ -31,22 +32,14 @@ class SteppingDecoder(ScriptedDecoder):
 
 
 class SetCosts(StepCosts):
-    """Costs that are set once: each further position of a step costs `slope` single steps."""
+    """Costs that are set once: each further position of a step costs `slope` single steps, or as in `curve`."""
 
-    def __init__(self, slope: float = 0.0) -> None:
+    def __init__(self, slope: float = 0.0, curve: list[float] | None = None) -> None:
         super().__init__()
-        self._set = [1 + slope * count for count in range(WIDEST)]
+        self._set = Costs(True, True, curve or [1 + slope * count for count in range(WIDEST)])
 
     @property
-    def knows_single_steps(self) -> bool:
-        return True
-
-    @property
-    def knows_wide_steps(self) -> bool:
-        return True
-
-    @property
-    def curve(self) -> list[float]:
+    def present(self) -> Costs:
         return self._set
 
 
@@ -79,6 +72,39 @@ class SetDrafts:
 
     def abort(self) -> None:
         self.aborts += 1
+
+    def close(self) -> None:
+        pass
+
+
+@dataclass
+class GuessedDrafts:
+    """A `DraftSource` that mostly knows what the model says next, often guesses wrong, and now and then fails."""
+
+    logits: Logits
+    random: Random
+    pipelines = ()
+
+    def begin(self, sequence: Sequence[int]) -> None:
+        pass
+
+    def outlook(self, sequence: Sequence[int], most: int) -> Sequence[float]:
+        return [0.5] * most
+
+    def propose(self, sequence: Sequence[int], count: int) -> list[int]:
+        if self.random.random() < 0.02:
+            raise WinMLError(0x80004005, "draft", "scripted failure")
+        drafted = list(sequence)
+        for _ in range(count):
+            row = self.logits(drafted)
+            drafted.append(int(row.argmax()) if self.random.random() < 0.8 else self.random.randrange(row.size))
+        return drafted[len(sequence) :]
+
+    def observe(self, drafted: int, accepted: int) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
 
     def close(self) -> None:
         pass

@@ -20,6 +20,7 @@ class RawLlama:
         self._api = api
         params = api.llama_model_default_params()
         params.n_gpu_layers = 0
+        params.use_extra_bufts = False  # kernels that end the process where their compiler was too old
         self._model = api.llama_model_load_from_file(path.encode(), params)
         wanted = api.llama_context_default_params()
         wanted.n_ctx, wanted.n_batch, wanted.n_ubatch = 512, 512, 512

@@ -27,7 +27,9 @@ def hidden_states(ids: list[int]) -> Doubles:
         value = value / np.sqrt((value**2).mean(-1, keepdims=True) + EPSILON)
         return value * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
-    words = weights["token_embd.weight"][ids] + weights["token_types.weight"][0] + weights["position_embd.weight"][:count]
+    words = (
+        weights["token_embd.weight"][ids] + weights["token_types.weight"][0] + weights["position_embd.weight"][:count]
+    )
     state = norm(words, "token_embd_norm")
     for layer in range(SHAPE.layers):
         name = f"blk.{layer}."

@@ -6,20 +6,40 @@ It says what a real session must hold and answer after any calls. Its model is a
 from __future__ import annotations
 
 import codecs
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from fakes.reference_sampler import draw, penalised
+from fakes.reference_sampler import draw, penalised, prolonged, repeated
 from genai.options import TextGenerationOptions
 
 E_INVALIDARG, E_NOT_VALID_STATE, INSUFFICIENT_BUFFER = 0x80070057, 0x8007139F, 0x8007007A
+INVALID_DATA, NO_LEGAL_TOKEN = 0x8007000D, 0x80070491
 _ROUNDING = 1e-4  # by which an engine may move a draw; greedy choices that are nearer than this are ties
 _MASK = 2**64 - 1
 
 Logits = Callable[[Sequence[int]], npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True)
+class Letters:
+    """A constraint: `least` to `most` of the tokens `ids`, then one of `ends`."""
+
+    ids: frozenset[int]
+    least: int
+    most: int
+    ends: frozenset[int]
+
+    def can_stop(self, count: int) -> bool:
+        """Whether `count` tokens are enough."""
+        return count >= self.least
+
+    def legal(self, count: int) -> set[int]:
+        """What may follow `count` tokens."""
+        return set(self.ids if count < self.most else ()) | set(self.ends if self.can_stop(count) else ())
 
 
 class Refused(Exception):
@@ -48,7 +68,9 @@ class ReferenceSession:
     fails_with: int = 0
     """The code that the next run of the model fails with."""
 
-    def generate(self, prompt: Sequence[int], options: TextGenerationOptions) -> ReferenceStream:
+    def generate(
+        self, prompt: Sequence[int], options: TextGenerationOptions, constraint: Letters | None = None
+    ) -> ReferenceStream:
         """Replace the sequence; its common beginning with the new one stays evaluated."""
         if self.state in ("ACTIVE", "RESET_REQUIRED"):
             raise Refused(E_NOT_VALID_STATE)
@@ -60,9 +82,11 @@ class ReferenceSession:
         shared = [a == b for a, b in zip(known, prompt[:-1], strict=False)]
         self.evaluated = [*shared, False].index(False)
         self.retained = list(prompt)
-        return ReferenceStream(self, options, None)
+        return ReferenceStream(self, options, None, constraint)
 
-    def resume(self, suffix: Sequence[int], options: TextGenerationOptions) -> ReferenceStream:
+    def resume(
+        self, suffix: Sequence[int], options: TextGenerationOptions, constraint: Letters | None = None
+    ) -> ReferenceStream:
         """Append to the sequence."""
         if self.state != "READY":
             raise Refused(E_NOT_VALID_STATE)
@@ -74,7 +98,19 @@ class ReferenceSession:
             raise Refused(INSUFFICIENT_BUFFER)
         before = self.retained
         self.retained = [*before, *suffix]
-        return ReferenceStream(self, options, before)
+        return ReferenceStream(self, options, before, constraint)
+
+    def saved(self) -> tuple[list[int], int]:
+        """The sequence and how much of it is evaluated, to `load`."""
+        if self.state != "READY":
+            raise Refused(E_NOT_VALID_STATE)
+        return list(self.retained), self.evaluated
+
+    def load(self, saved: tuple[list[int], int]) -> None:
+        """Go on from a sequence of before."""
+        if self.state not in ("EMPTY", "READY"):
+            raise Refused(E_NOT_VALID_STATE)
+        self.state, self.retained, self.evaluated = "READY", list(saved[0]), saved[1]
 
     def reset(self) -> None:
         """Forget the sequence."""
@@ -86,11 +122,16 @@ class ReferenceSession:
 class ReferenceStream:
     """One operation; `before` is the sequence before a continue."""
 
-    def __init__(self, session: ReferenceSession, options: TextGenerationOptions, before: list[int] | None) -> None:
+    def __init__(
+        self,
+        session: ReferenceSession,
+        options: TextGenerationOptions,
+        before: list[int] | None,
+        constraint: Letters | None,
+    ) -> None:
         session.state = "ACTIVE"
-        self._session, self._options, self._before = session, options, before
+        self._session, self._options, self._before, self._constraint = session, options, before, constraint
         self._prompt, self._start = list(session.retained), session.evaluated
-        self._random = options.seed
         self.is_cancelled = False
         self.prompt_token_count = len(self._prompt)
         self.evaluated_prompt_count = 0
@@ -100,6 +141,8 @@ class ReferenceStream:
         self.stop_match: str | None = None
         self.alternatives: set[int] = set()
         """What the last selected token may be instead, but for rounding."""
+        self.logprobs = np.zeros(session.vocabulary_size)
+        """Of all tokens, where the last one was selected."""
 
     def began(self, evaluated: int) -> None:
         """Learn how much the real session has kept."""
@@ -116,6 +159,9 @@ class ReferenceStream:
         is_out_of_tokens = len(self.emitted) == options.max_new_tokens
         is_limited = is_out_of_tokens or len(session.retained) == session.capacity
         if self._stop_position(is_end=is_limited) is not None:
+            return "STOP_TOKEN"
+        stopping = options.stopping
+        if stopping is not None and self.emitted and stopping(tuple(self.emitted), self._decoded()):
             return "STOP_TOKEN"
         return ("MAX_TOKENS" if is_out_of_tokens else "SEQUENCE_CAPACITY") if is_limited else None
 
@@ -137,10 +183,14 @@ class ReferenceStream:
             return None
         session.evaluated = len(session.retained)
         token_id = self._select(session.logits(session.retained))
+        if token_id < 0:
+            self.error_code = INVALID_DATA if self._constraint is None else NO_LEGAL_TOKEN
+            self._finish("ERROR")
+            return None
         if token_id in session.eos:
             self._finish("EOS_TOKEN" if self._stop_position(is_end=True) is None else "STOP_TOKEN")
             return None
-        if token_id in options.stop_token_ids:
+        if token_id in options.stop_token_ids or (self._constraint is not None and token_id in self._constraint.ends):
             self._finish("STOP_TOKEN")
             return None
         session.retained.append(token_id)
@@ -148,13 +198,51 @@ class ReferenceStream:
         return token_id
 
     def _select(self, row: npt.NDArray[np.float32]) -> int:
-        z = penalised(row, self._options, self._prompt, self.emitted)
-        if self._options.temperature == 0:
+        options = self._options
+        z = self._restricted(*self._changed(np.array(row, np.float64)))
+        if options.temperature == 0 or options.top_k == 1:
             self.alternatives = set(np.flatnonzero(z >= z.max() - _ROUNDING).tolist())
-            return draw(z, self._options, 0)
-        self._random, u = _draw(self._random)
-        self.alternatives = {draw(z, self._options, u + d) for d in (-_ROUNDING, 0, _ROUNDING)}
-        return draw(z, self._options, u)
+            return draw(z, TextGenerationOptions(), 0)
+        number = _number(options.seed, len(self.emitted))
+        excludes_top = _unit(_number(number, 0)) < options.xtc_probability
+        chosen = [draw(z, options, _unit(number) + d, excludes_top) for d in (-_ROUNDING, 0, _ROUNDING)]
+        self.alternatives = set(chosen)
+        return chosen[1]
+
+    def _changed(self, z: npt.NDArray[np.float64]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """The row with all that the options change in it, and before tokens are banned or slowed."""
+        options, history = self._options, [*self._prompt, *self.emitted]
+        for token_id, bias in dict(options.logit_bias or {}).items():
+            z[int(token_id)] += bias
+        for processor in tuple(options.logits_processors):  # type: ignore[arg-type]
+            z = processor(tuple(history), z)
+        z = penalised(z, options, self._prompt, self.emitted)
+        scored = z.copy()
+        if options.ignore_eos or len(self.emitted) < options.min_new_tokens:
+            z[list(self._session.eos)] = -math.inf
+        if options.no_repeat_ngram_size:
+            z[list(repeated(history, options.no_repeat_ngram_size))] = -math.inf
+        if options.dry_multiplier:
+            for token_id, length in prolonged(history, options.dry_allowed_length).items():
+                z[token_id] -= options.dry_multiplier * options.dry_base ** (length - options.dry_allowed_length)
+        return z, scored
+
+    def _restricted(self, z: npt.NDArray[np.float64], scored: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The row of legal tokens; their log probabilities are noted."""
+        if self._constraint is not None:
+            legal = list(self._constraint.legal(len(self.emitted)))
+            mask = np.full(z.size, -math.inf)
+            mask[legal] = 0
+            scored = scored + mask
+            ends = sorted(self._constraint.ends & self._session.eos & set(legal))
+            bans_end = self._options.ignore_eos or len(self.emitted) < self._options.min_new_tokens
+            is_over = bans_end and not np.any(z + mask > -math.inf)
+            z = z + mask
+            if is_over:  # the text ends where nothing else is left, whatever the options say of its end
+                z[ends] = scored[ends]
+        peak = scored.max()
+        self.logprobs = scored - peak - math.log(float(np.exp(scored - peak).sum())) if peak > -math.inf else scored
+        return z
 
     def run_cut(self, position: int, is_cancelled: bool) -> None:
         """A read that ran the model, was cancelled or interrupted meanwhile, and left the state at `position`."""
@@ -187,12 +275,21 @@ class ReferenceStream:
         else:
             session.state, session.retained, session.evaluated = "EMPTY", [], 0
 
+    @property
+    def is_complete(self) -> bool | None:
+        """Whether the output is all that the constraint asks for; None without one."""
+        if self._constraint is None:
+            return None
+        return self.stop_match is None and self._constraint.can_stop(len(self.emitted))
+
     # --- text
 
     @property
     def text(self) -> str:
         """What was emitted, up to the first stop; without half a character at the end."""
         position = self._stop_position(is_end=True)
+        if position is not None and self._options.include_stop:
+            position += len(self._stop_at(position))
         return self._decoded()[:position]
 
     def _decoded(self) -> str:
@@ -214,9 +311,13 @@ class ReferenceStream:
         return min((stop for stop in self._options.stop if text.startswith(stop, position)), key=len)
 
 
-def _draw(state: int) -> tuple[int, float]:
-    """SplitMix64 (Steele, Lea, Flood): the next state, and a number in [0, 1)."""
-    state = (state + 0x9E3779B97F4A7C15) & _MASK
-    mixed = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+def _number(seed: int, index: int) -> int:
+    """SplitMix64 (Steele, Lea, Flood): one of the numbers that `seed` begins."""
+    mixed = (seed + (index + 1) * 0x9E3779B97F4A7C15) & _MASK
+    mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & _MASK
-    return state, ((mixed ^ (mixed >> 31)) >> 11) * 2.0**-53
+    return mixed ^ (mixed >> 31)
+
+
+def _unit(number: int) -> float:
+    return (number >> 11) * 2.0**-53

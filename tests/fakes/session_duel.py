@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
-from fakes.reference_session import ReferenceSession, ReferenceStream, Refused
-from fakes.scripted import Composed
-from genai import CancellationSource, TextGenerationOptions
+import numpy as np
+
+from fakes.reference_session import Letters, ReferenceSession, ReferenceStream, Refused
+from fakes.scripted import VOCABULARY_SIZE, Composed
+from genai import CancellationSource, TextGenerationOptions, TokenConstraint
+from genai.options import StoppingPredicate
 from genai.tasks import (
     TextGenerationSequenceDisclosure,
     TextGenerationSession,
     TextGenerationStream,
     TextGenerationUpdate,
 )
+from models.table_decoders import TableDecoder
 from winml_lite import WinMLError
 
 E_FAIL, E_NOT_VALID_STATE = 0x80004005, 0x8007139F
@@ -31,6 +37,14 @@ ENDS = {
     "interrupt after a run": 2,
 }
 """What becomes of an operation, and how often."""
+_RANDOM = np.random.default_rng(1)
+TABLES = TableDecoder(
+    VOCABULARY_SIZE,
+    following=2 * _RANDOM.standard_normal((VOCABULARY_SIZE, VOCABULARY_SIZE)).astype(np.float32),
+    by_length=2 * _RANDOM.standard_normal((20, VOCABULARY_SIZE)).astype(np.float32),
+    mixed=6 * _RANDOM.standard_normal((VOCABULARY_SIZE, VOCABULARY_SIZE)).astype(np.float32),
+)
+"""A model for which every token, its place and the last one matter."""
 Disclosure = TextGenerationSequenceDisclosure
 
 
@@ -48,41 +62,86 @@ class Duel:
     random: random.Random
     ids: Sequence[int]
     """Ids to make prompts of."""
+    file: Path
+    """Where to save sequences."""
     stops: Sequence[str] = ()
     """Texts to stop at, now and then."""
+    letters: Mapping[str, int] = field(default_factory=dict)
+    """Letters that are tokens, and their ids: what constraints are made of, now and then."""
     trace: list[str] = field(default_factory=list)
+    _saved: tuple[list[int], int] | None = None
 
     def play(self, calls: int) -> None:
         """Make random calls on a new session, and close it."""
         self.session = self.make_session()
         for _ in range(calls):
-            kinds = [self._generate, self._continue, self._reset, self._renew]
-            self.random.choices(kinds, weights=[10, 8, 1, 1])[0]()
+            kinds = [self._generate, self._continue, self._reset, self._renew, self._save, self._load]
+            self.random.choices(kinds, weights=[20, 16, 2, 2, 2, 2])[0]()
             self.compare()
         self.session.close()
 
     # --- calls
 
     def _generate(self) -> None:
-        prompt, options = self._prompt(), self._options()
-        self._operate(
-            f"generate {prompt} {_set(options)}",
-            lambda source: self.session.generate_tokens(prompt, options, cancellation=source),
-            lambda: self.reference.generate(prompt, options),
-        )
+        prompt, options, session = self._prompt(), self._options(), self.session
+        limit, constraint = self._constraint()
+
+        def start(source: CancellationSource) -> TextGenerationStream:
+            if constraint is None:
+                return session.generate_tokens(prompt, options, cancellation=source)
+            return session.generate_tokens_with_constraint(prompt, constraint, options, cancellation=source)
+
+        call = f"generate {prompt} {_set(options)} {limit or ''}"
+        self._operate(call, start, lambda: self.reference.generate(prompt, options, limit))
 
     def _continue(self) -> None:
         suffix, options = self._ids(self.random.choice([0, 0, 1, 2, 3, 6])), self._options()
-        self._operate(
-            f"continue {suffix} {_set(options)}",
-            lambda source: self.session.continue_tokens(suffix, options, cancellation=source),
-            lambda: self.reference.resume(suffix, options),
-        )
+        session = self.session
+        limit, constraint = self._constraint()
+
+        def start(source: CancellationSource) -> TextGenerationStream:
+            if constraint is None:
+                return session.continue_tokens(suffix, options, cancellation=source)
+            return session.continue_tokens_with_constraint(suffix, constraint, options, cancellation=source)
+
+        call = f"continue {suffix} {_set(options)} {limit or ''}"
+        self._operate(call, start, lambda: self.reference.resume(suffix, options, limit))
+
+    def _constraint(self) -> tuple[Letters | None, TokenConstraint | None]:
+        """Now and then a constraint."""
+        if not self.letters or self.random.random() < 0.8:
+            return None, None
+        least, most = self.random.choice([(0, 2), (1, 1), (2, 4), (3, 9)])
+        limit = Letters(frozenset(self.letters.values()), least, most, frozenset(self.stage.tokenizer.eos_token_ids))
+        pattern = f"[{''.join(self.letters)}]{{{least},{most}}}"
+        return limit, self.stage.tokenizer.create_constraint_from_regex(pattern)
 
     def _reset(self) -> None:
         self.trace.append("reset")
         self.session.reset()
         self.reference.reset()
+
+    def _save(self) -> None:
+        self.trace.append("save")
+        try:
+            self._saved = self.reference.saved()
+        except Refused as refused:
+            with refusing(refused.code):
+                self.session.save_state(self.file)
+        else:
+            self.session.save_state(self.file)
+
+    def _load(self) -> None:
+        self.trace.append("load")
+        if self._saved is None:
+            return
+        try:
+            self.reference.load(self._saved)
+        except Refused as refused:
+            with refusing(refused.code):
+                self.session.load_state(self.file)
+        else:
+            self.session.load_state(self.file)
 
     def _renew(self) -> None:
         self.trace.append("new session")
@@ -169,7 +228,41 @@ class Duel:
             fields |= {"presence_penalty": 0.5, "frequency_penalty": 0.25}
         if self.stops and chance.random() < 0.3:
             fields["stop"] = chance.sample(list(self.stops), chance.randint(1, 3))
-        return TextGenerationOptions(chance.choice([1, 2, 3, 4, 6, 9, 100]), **fields)
+            fields["include_stop"] = chance.random() < 0.3
+        if chance.random() < 0.15:
+            fields["stopping"] = _stops_behind(chance.choice(self.ids))
+        if chance.random() < 0.3:
+            fields |= self._extensions()
+        count = chance.choice([1, 2, 3, 4, 6, 9, 100])
+        return TextGenerationOptions(count, min_new_tokens=chance.choice([0, 0, 0, min(count, 3)]), **fields)
+
+    def _extensions(self) -> dict[str, Any]:
+        """What changes the choice of a token beyond the eleven official options."""
+        chance = self.random
+        kinds: list[dict[str, Any]] = [
+            {"ignore_eos": True},
+            {"logit_bias": {chance.choice(self.ids): 3.0, chance.choice(self.ids): -math.inf}},
+            {"no_repeat_ngram_size": chance.randint(1, 3)},
+            {"dry_multiplier": 0.8, "dry_allowed_length": chance.randint(1, 2), "dry_sequence_breakers": ()},
+            {"typical_p": 0.7},
+            {"top_n_sigma": 1.0},
+            {"xtc_probability": 0.5, "xtc_threshold": 0.2},
+            {"logits_processors": [_halves]},
+            {"top_logprobs": chance.choice([0, 3])},
+        ]
+        chosen: dict[str, Any] = {}
+        for kind in chance.sample(kinds, chance.randint(1, 3)):
+            chosen |= kind
+        return chosen
+
+
+def _stops_behind(token_id: int) -> StoppingPredicate:
+    return lambda token_ids, text: token_ids[-1] == token_id or text.endswith("bb")
+
+
+def _halves(token_ids: tuple[int, ...], row: Any) -> Any:
+    row[::2] /= 2
+    return row
 
 
 class _Reading:
@@ -225,6 +318,10 @@ class _Reading:
             raise AssertionError(f"read {update or self._stream.result}, expected {token_id or self._expected.reason}")
         if update is not None:
             self._fragments.append(update.fragment)
+        if update is not None and update.logprobs is not None:
+            assert update.logprobs.token_id == token_id
+            for other, logprob in ((token_id, update.logprobs.logprob), *update.logprobs.top):
+                assert abs(logprob - self._expected.logprobs[other]) < 1e-4
         self._duel.compare()
         return token_id is not None
 
@@ -266,6 +363,7 @@ class _Reading:
         assert result.token_ids == tuple(expected.emitted)
         assert result.text == "".join(self._fragments) == expected.text
         assert result.stop_match == expected.stop_match
+        assert expected.error_code or result.constraint_complete is expected.is_complete
         assert result.prompt_token_count == expected.prompt_token_count
         assert result.timings.evaluated_prompt_token_count == expected.evaluated_prompt_count
         assert self._stream.read_next() is None

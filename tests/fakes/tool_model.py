@@ -14,10 +14,11 @@ from typing import Any
 from fakes.scripted import Row, ScriptedDecoder, one_hot
 from fakes.vocabularies import BYTE_LEVEL_CHAT, byte_level
 from genai import LanguageModel, Tokenizer
+from genai.loop import GenerationLoop
 from genai.sequence import SequenceCore
 
 SIZE = 267
-END, OPEN = 264, 263  # <|im_end|>, <|im_start|>
+END = 264  # <|im_end|>
 TEMPLATE = r"""{%- if tools %}<|im_start|>system
 {{ 'Think. ' if enable_thinking else '' }}Call:{% for t in tools %} {{ t | tojson }}{% endfor %}<|im_end|>
 {% endif %}
@@ -32,7 +33,6 @@ TEMPLATE = r"""{%- if tools %}<|im_start|>system
 {% endfor %}
 {%- if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
-OPENING = "<|im_start|>assistant\n"
 
 Answers = Callable[[str], str]
 
@@ -47,23 +47,35 @@ class ToolModel:
 
 
 class _Answering:
-    """Scripts the answer that `answers` gives to the text before the last opening of an assistant's turn."""
+    """Scripts what `answers` says to the text of each prompt."""
 
     def __init__(self, answers: Answers, tokenizer: Tokenizer, prompts: list[str]) -> None:
         self._answers = answers
         self._tokenizer = tokenizer
         self._prompts = prompts
-        self._prompt: list[int] = []
+        self._length = 0
         self._answer: list[int] = []
 
+    def begin(self, prompt: Sequence[int]) -> None:
+        """Take the prompt of a round."""
+        self._length = len(prompt)
+        self._answer = []
+        self._prompts.append(self._tokenizer.decode(prompt))
+
     def __call__(self, history: Sequence[int]) -> Row:
-        ids = list(history)
-        start = len(ids) - ids[::-1].index(OPEN) + len(OPENING) - len("<|im_start|>")
-        if ids[:start] != self._prompt:
-            self._prompt = ids[:start]
-            self._prompts.append(self._tokenizer.decode(self._prompt))
+        if not self._answer:
             self._answer = [*self._tokenizer.encode(self._answers(self._prompts[-1]), False), END]
-        return one_hot(self._answer[len(ids) - start], SIZE)
+        return one_hot(self._answer[len(history) - self._length], SIZE)
+
+
+class _Core(SequenceCore):
+    """Tells what a round begins with."""
+
+    answering: _Answering
+
+    def start(self, token_ids: Sequence[int], *others: Any) -> GenerationLoop:
+        self.answering.begin(token_ids)
+        return super().start(token_ids, *others)
 
 
 @contextmanager
@@ -73,18 +85,18 @@ def tool_model(
     """Load a model that answers so; a sequence has one answer for each round in turn."""
     config = {**BYTE_LEVEL_CHAT["tokenizer_config.json"], "chat_template": template}
     path = byte_level(folder / "tool-model", {**BYTE_LEVEL_CHAT, "tokenizer_config.json": config})
-    if callable(answers):
-        script: Answers = answers
-    else:
-        rounds = iter(answers)
-        script = lambda prompt: next(rounds)  # noqa: E731
+    rounds = iter(()) if callable(answers) else iter(answers)
+
+    def script(prompt: str) -> str:
+        return answers(prompt) if callable(answers) else next(rounds)
+
     with Tokenizer.from_file(path) as tokenizer:
         decoder = ScriptedDecoder(capacity=capacity, vocabulary_size=SIZE)
         stage: Any = decoder
-        core = SequenceCore(stage, tokenizer, (END, 262))
+        core = _Core(stage, tokenizer, (END, 262))
         with LanguageModel("tools", "fake", "nowhere", core, ()) as model:
             made = ToolModel(model, decoder)
-            decoder.logits = _Answering(script, tokenizer, made.prompts)
+            core.answering = decoder.logits = _Answering(script, tokenizer, made.prompts)
             yield made
 
 

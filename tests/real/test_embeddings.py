@@ -131,7 +131,7 @@ def test_what_is_no_text(model: genai.EmbeddingModel, texts: Any, kind: type[Exc
 
 def test_unknown_poolings(model: genai.EmbeddingModel) -> None:
     with pytest.raises(ValueError, match="mean, cls, last, max, none"):
-        model.embed("the cat", pooling="sum")  # type: ignore[arg-type]
+        model.embed("the cat", pooling="sum")  # type: ignore[call-overload]
 
 
 # llama.cpp

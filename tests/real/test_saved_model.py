@@ -10,11 +10,19 @@ import pytest
 import genai
 from fakes.model_files import ModelFiles, require_engine
 from fakes.rig import failing
-from models.recipes import hybrid_gguf, random_gguf, random_onnx, scripted_gguf, scripted_onnx
+from models.recipes import (
+    hybrid_gguf,
+    random_gguf,
+    random_onnx,
+    random_pipeline,
+    scripted_gguf,
+    scripted_onnx,
+    scripted_pipeline,
+)
 
 Recipe = Callable[[Path], Path]
 PROMPT = "It was a bright cold day in April, and the clocks were striking thirteen."
-KINDS = ["llama", "ort-plain", "ort-gqa"]
+KINDS = ["llama", "ort-plain", "ort-gqa", "ort-pipeline"]
 
 
 def load(path: Path, **options: object) -> genai.LanguageModel:
@@ -31,13 +39,20 @@ def kind(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def random(kind: str, files: ModelFiles) -> Path:
     """A model with long output."""
-    return random_gguf(files.folder) if kind == "llama" else random_onnx(files.folder, kind.removeprefix("ort-"))
+    return built(kind, files.folder, random_gguf, random_pipeline, random_onnx)
 
 
 @pytest.fixture
 def scripted(kind: str, files: ModelFiles) -> Path:
     """A model that chats."""
-    return scripted_gguf(files.folder) if kind == "llama" else scripted_onnx(files.folder, kind.removeprefix("ort-"))
+    return built(kind, files.folder, scripted_gguf, scripted_pipeline, scripted_onnx)
+
+
+def built(kind: str, folder: Path, gguf: Recipe, pipeline: Recipe, onnx: Callable[..., Path]) -> Path:
+    """A model of one kind: one file, three graphs, or one graph."""
+    if kind == "llama":
+        return gguf(folder)
+    return pipeline(folder) if kind == "ort-pipeline" else onnx(folder, kind.removeprefix("ort-"))
 
 
 def test_a_prompt_is_known_in_another_process(random: Path, tmp_path: Path) -> None:

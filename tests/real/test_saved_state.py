@@ -34,9 +34,7 @@ def test_recurrent_state_goes_on(
     np.testing.assert_array_equal(other.run(*IDS[1:4]), decoder.run(*IDS[1:4]))
 
 
-def test_recurrent_state_that_was_cut_before_it_was_saved(
-    runtime: Runtime, files: ModelFiles, tmp_path: Path
-) -> None:
+def test_recurrent_state_that_was_cut_before_it_was_saved(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
     decoder = llama_decoder(runtime, files.hybrid_gguf, 64, 4)
     decoder.step(*IDS[:4])
     decoder.stage.commit_accepted_prefix(2)
@@ -63,7 +61,9 @@ def test_a_predictor_begins_anew_behind_a_loaded_state(runtime: Runtime, files: 
     assert len(other.stage.propose_draft_tokens(IDS[2], 3)) == 3
 
 
-def test_a_sliding_window_is_not_cut_where_its_past_is_gone(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
+def test_a_sliding_window_is_not_cut_where_its_past_is_gone(
+    runtime: Runtime, files: ModelFiles, tmp_path: Path
+) -> None:
     decoder = llama_decoder(runtime, files.gemma3_gguf, 64)
     decoder.run(*LONG)
     other = moved(decoder, llama_decoder(runtime, files.gemma3_gguf, 64), tmp_path)

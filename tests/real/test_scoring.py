@@ -16,7 +16,7 @@ from fakes.model_files import ModelFiles
 from fakes.ort_decoder import OrtDecoder
 from fakes.raw_llama import RawLlama, log_softmax
 from fakes.rig import failing
-from models.recipes import hybrid_gguf, random_onnx, scripted_gguf
+from models.recipes import hybrid_gguf, random_onnx, random_pipeline, scripted_gguf
 
 PROMPT = "Once upon a time"
 ENDS = (" there was", " the", "x y z")
@@ -70,6 +70,16 @@ def test_scores_equal_the_logits_of_onnx_runtime(files: ModelFiles, all_logits: 
             rows = log_softmax(peer.feed(tokens))
             wanted = rows[np.arange(first - 1, len(tokens) - 1), tokens[first:]]
             np.testing.assert_allclose(score.token_log_probabilities, wanted, rtol=0, atol=1e-3)
+
+
+@pytest.mark.usefixtures("ort")
+def test_a_decoder_in_three_graphs_is_run_token_by_token(files: ModelFiles) -> None:
+    with (
+        genai.load(random_pipeline(files.folder), threads=1) as model,
+        genai.load(random_onnx(files.folder, "gqa"), threads=1) as whole,
+    ):
+        for one, other in zip(model.score(PROMPT, ENDS), whole.score(PROMPT, ENDS), strict=True):
+            np.testing.assert_allclose(one.token_log_probabilities, other.token_log_probabilities, rtol=0, atol=1e-3)
 
 
 @pytest.mark.usefixtures("llama")

@@ -10,8 +10,9 @@ import pytest
 
 import genai
 from fakes.model_files import ModelFiles, require_engine
+from fakes.real_models import smollm2_gguf
 from models import recipes
-from models.tool_models import ANSWER, CALLS
+from models.tool_models import ANSWER, CALLS, TEMPLATE
 
 pytestmark = pytest.mark.real
 
@@ -115,3 +116,22 @@ def test_coroutines_are_awaited(model: genai.LanguageModel) -> None:
         return "".join([piece async for piece in chat.astream(QUESTION)])
 
     assert asyncio.run(program()) == ANSWER
+
+
+def test_s_tpl_06_a_template_may_be_given(files: ModelFiles) -> None:
+    path = recipes.tool_onnx(files.folder)
+    with genai.load(path, threads=1, chat_template="{{ messages[0].content + '\\n' }}") as model:
+        assert model.chat().send(QUESTION).text == CALLS
+        with pytest.raises(genai.NotSupportedError, match="the chat template shows none"):
+            model.chat(tools=TOOLS).send(QUESTION)
+
+
+def test_a_real_model_is_made_to_call(files: ModelFiles) -> None:
+    require_engine("llama")
+    pytest.importorskip("llguidance")
+    with genai.load(smollm2_gguf(), threads=1, context_length=512, chat_template=TEMPLATE) as model:
+        chat = model.chat(tools=[population])
+        reply = chat.send("How many people live in Kraków?", tool_choice="required", max_new_tokens=40)
+    assert reply.tool_calls[0].name == "population"
+    assert reply.tool_calls[0].value in (645_693, 807_644)
+    assert reply.text != ""

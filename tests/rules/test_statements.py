@@ -1,8 +1,10 @@
-"""The statement numbers in test names are real ones, and the object model has a test for each of its own."""
+"""The statement numbers in test names are real ones, and the parts that are built have a test for each of theirs."""
 
 from __future__ import annotations
 
-from rules.statements import STATEMENTS, covered, missing
+import pytest
+
+from rules.statements import PARTS, STATEMENTS, covered, missing
 
 
 def test_no_test_names_a_statement_that_does_not_exist() -> None:
@@ -14,5 +16,13 @@ def test_no_test_names_a_statement_that_does_not_exist() -> None:
     }
 
 
-def test_every_statement_of_the_object_model_has_a_test() -> None:
-    assert missing("object-model") == {"r": [], "t": []}
+@pytest.mark.parametrize("part", ["object-model", "text", "generation", "engine-options"])
+def test_every_statement_of_a_part_has_a_test(part: str) -> None:
+    assert not any(missing(part).values()), missing(part)
+
+
+def test_each_statement_is_in_one_part() -> None:
+    listed = [f"{letter}{number}" for part in PARTS.values() for letter in part for number in part[letter]]
+    assert sorted(listed) == sorted(
+        f"{letter}{n}" for letter, (_, count) in STATEMENTS.items() for n in range(1, count + 1)
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, assert_type
 
+import numpy as np
 import numpy.typing as npt
 
 import genai
@@ -71,3 +72,20 @@ def chat_task(session: genai.tasks.ChatCompletionSession, tokenizer: genai.Token
     assert_type(result.tool_calls, tuple[genai.tasks.ChatCompletionToolCall, ...])
     assert_type(result.prompt_cache_use, genai.tasks.ChatCompletionPromptCacheUse)
     assert_type(result.text_generation_result, genai.tasks.TextGenerationResult)
+
+
+def beside_generating(model: genai.LanguageModel, session: genai.tasks.TextGenerationSession) -> None:
+    assert_type(model.score("a", [" b"]), list[genai.ContinuationScore])
+    assert_type(model.perplexity("a b c"), genai.Perplexity)
+    assert_type(model.embed(["a", "b"]), npt.NDArray[np.float32])
+    with genai.load_embedding("encoder.gguf") as encoder:
+        assert_type(encoder, genai.EmbeddingModel)
+        assert_type(encoder.embed("a"), npt.NDArray[np.float32])
+    session.save_state("session.state")
+    session.load_state("session.state")
+
+
+def saved_state(stage: winml_lite.Stage) -> None:
+    assert_type(stage.model_digest, str)
+    stage.save_sequence_state("stage.state", b"note")
+    assert_type(stage.load_sequence_state("stage.state"), bytes)

@@ -23,6 +23,9 @@ from .segments import Segments
 
 EngineKey = Literal["ort", "llama"]
 
+SMALLEST_EXTERNAL = 1024
+"""Bytes from which on an initializer of a compiled model lies outside of the artifact, where any do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
@@ -85,6 +88,40 @@ class StageOptions:
     llama: LlamaOptions | None = None
     """None unless a llama.cpp option was set."""
     debug_name: str = "stage"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """What an ahead-of-time compilation shall make of a model."""
+
+    is_durable: bool
+    """Whether the result shall suit any hardware, and not only the device it is compiled for."""
+    dimension_overrides: tuple[tuple[str, int], ...] = ()
+
+
+class CompileOutput(Protocol):
+    """Takes what a compilation makes. What it raises ends the compilation and reaches the caller as it is.
+
+    Either everything comes through its calls, made on the thread of the compilation, initializers first; or it has a
+    path, and the engine may write some or all of the files itself. Data is readable until the call returns.
+    """
+
+    @property
+    def path(self) -> str | None:
+        """File of the artifact, in a folder for nothing else; None where everything comes through the calls."""
+
+    @property
+    def weights(self) -> str | None:
+        """Name of a file beside `path` for large initializers; with a path, None has all in the artifact."""
+
+    def place(self, data: memoryview) -> tuple[str, int] | None:
+        """Take an initializer; return the location and the offset of its bytes, None to have it in the artifact."""
+
+    def write(self, data: memoryview) -> None:
+        """Take the next piece of the artifact."""
+
+    def restart(self) -> None:
+        """Forget what came so far: it comes again, or the engine writes it. Only called where there is a path."""
 
 
 class Sequence(Protocol):
@@ -225,6 +262,22 @@ class Backend(Protocol):
 
     def devices(self) -> tuple[Device, ...]:
         """Hardware that the engine can compute on. Loads its library; 0x8007007E when there is none."""
+
+
+class CompilingBackend(Backend, Protocol):
+    """An engine that compiles models ahead of time."""
+
+    def compile_model(
+        self, artifact: Artifact, placement: Placement, options: CompileOptions, output: CompileOutput
+    ) -> None:
+        """Compile a model for a placement.
+
+        0x80070490 without the provider or the device, 0x80070032 where the provider compiles nothing, 0x80070216 when
+        the artifact would be larger than 2 GiB.
+        """
+
+    def save_optimized(self, artifact: Artifact, options: CompileOptions, path: str) -> None:
+        """Write the model as a CPU session has optimised it into the file `path`, in the format of the engine."""
 
 
 _MODULES: dict[EngineKey, str] = {"ort": ".ort.backend", "llama": ".llama.backend"}

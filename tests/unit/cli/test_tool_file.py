@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -16,7 +17,8 @@ import genai
 from cli import terminal
 from cli.conversation import Conversation
 from cli.main import main
-from cli.tool_file import Approval, shortened
+from cli.tool_file import Approval
+from cli.turn_notes import shortened
 from fakes.language_model import FakeModel, saying
 from fakes.tool_model import call, tool_model
 
@@ -224,3 +226,22 @@ def test_undo_drops_a_turn_with_its_calls(tmp_path: Path) -> None:
         own = fake.model.chat(tools=[add])
         use(Conversation(own, genai.TextGenerationOptions(), True, Approval(True)))
         assert own.messages == ()
+
+
+def test_generate_shows_reasoning_beside_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with tool_model(tmp_path, ["<think>Hm.</think>Yes."] * 3) as fake:
+        monkeypatch.setattr(fake.model, "close", lambda: None)
+        monkeypatch.setattr(genai, "load", lambda *_, **__: fake.model)
+        loud = CliRunner().invoke(main, ["generate", "Why?"])
+        quiet = CliRunner().invoke(main, ["generate", "-q", "Why?"])
+        record = json.loads(CliRunner().invoke(main, ["generate", "-q", "--json", "Why?"]).stdout)
+    assert (loud.stdout, loud.stderr.splitlines()[1:]) == ("Yes.\n", ["Hm."])
+    assert (quiet.stdout, quiet.stderr) == ("Yes.\n", "")
+    assert (record["text"], record["reasoning"]) == ("Yes.", "Hm.")
+
+
+def test_a_template_of_ones_own(model: FakeModel, tmp_path: Path) -> None:
+    file = tmp_path / "chat.jinja"
+    file.write_text("{{ messages }}", encoding="utf-8")
+    assert CliRunner().invoke(main, ["chat", "--chat-template", str(file)], input="Why?\n").exit_code == 0
+    assert model.loads[0][1]["chat_template"] == "{{ messages }}"

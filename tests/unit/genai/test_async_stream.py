@@ -384,6 +384,16 @@ def test_a_blocking_call_in_the_event_loop_does_not_wait_for_its_own_stream(mode
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("turn", range(10))
+def test_a_blocking_call_in_the_event_loop_waits_for_a_stream_that_ends(model: LanguageModel, turn: int) -> None:
+    async def run() -> str:
+        async for _ in model.astream("a"):
+            break
+        return model.generate("b", max_new_tokens=2, timeout=20).text
+
+    assert asyncio.run(run()) == "cd"
+
+
 def test_blocking_calls_of_threads_and_tasks_take_turns(model: LanguageModel) -> None:
     async def run() -> list[str]:
         calls = [asyncio.to_thread(model.generate, [n], max_new_tokens=2) for n in (0, 2)]

@@ -480,7 +480,7 @@ def test_a_history_with_calls_can_be_saved_and_taken_up(tmp_path: Path) -> None:
         assert other.messages == chat.messages
         chat.send("Really?")
         other.send("Really?")
-    assert fake.prompts[2:] == [fake.prompts[2]]
+    assert fake.prompts[2] == fake.prompts[3]
 
 
 def test_a_new_call_has_an_id_that_the_history_has_not(tmp_path: Path) -> None:

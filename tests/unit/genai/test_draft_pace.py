@@ -8,13 +8,8 @@ from fakes.drafting import SetCosts
 from genai.draft_pace import draft_length
 from genai.step_costs import StepCosts
 
-
-class Measured(SetCosts):
-    """The costs of SmolLM2 in Q4_1 on two cores."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._set = [1.0, 1.77, 2.49, 2.79, 3.44, 3.67, 4.1, 4.57, 5.1, 5.6, 6.1, 6.56, 7.0, 7.5, 8.0, 8.54, 9.0]
+MEASURED = [1.0, 1.77, 2.49, 2.79, 3.44, 3.67, 4.1, 4.57, 5.1, 5.6, 6.1, 6.56, 7.0, 7.5, 8.0, 8.54, 9.0]
+"""The costs of SmolLM2 in Q4_1 on two cores."""
 
 
 @pytest.mark.parametrize(
@@ -27,7 +22,7 @@ class Measured(SetCosts):
     ],
 )
 def test_the_length_with_the_most_tokens_for_the_time(chance: float, expected: int) -> None:
-    assert draft_length(Measured(), [chance] * 16) == expected
+    assert draft_length(SetCosts(curve=MEASURED), [chance] * 16) == expected
 
 
 def test_the_last_token_that_is_worth_it() -> None:
@@ -38,6 +33,10 @@ def test_the_last_token_that_is_worth_it() -> None:
 def test_no_more_than_there_are_chances() -> None:
     assert draft_length(SetCosts(0.0), [0.9, 0.9]) == 2
     assert draft_length(SetCosts(0.0), []) == 0
+
+
+def test_what_is_hardly_possible_is_not_looked_at() -> None:
+    assert draft_length(SetCosts(0.0), [0.2, 0.2, 1.0, 1.0]) == 2
 
 
 def test_nothing_where_wide_steps_cost_what_they_bring() -> None:
@@ -69,5 +68,6 @@ def test_a_cost_that_was_high_is_tried_again_when_it_is_forgotten() -> None:
     for _ in range(127):
         costs.note(1, 0.01)
         assert draft_length(costs, [1.0] * 8) == 0
-    costs.note(1, 0.01)
+    for _ in range(8):
+        costs.note(1, 0.01)
     assert draft_length(costs, [1.0] * 8) == 2

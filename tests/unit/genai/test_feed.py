@@ -18,7 +18,7 @@ from fakes.rig import failing
 from fakes.scripted import A, B, C, Composed, composed
 from genai.endpoints import Endpoints
 from genai.feed import CHUNK, TokenFeed
-from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, WinMLError
+from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, TensorDataType, WinMLError
 from winml_lite.native.backend import replaced_backend
 
 E_INVALIDARG = 0x80070057
@@ -147,6 +147,41 @@ def test_a_new_operation_binds_again_what_others_changed(runtime: Runtime, fake:
     pipeline.run()
     feed.begin()
     assert feed.step(2, 5).tolist() == [2.0, 5.0, 6.0]
+
+
+def test_a_mask_of_another_stage_is_bound_too(runtime: Runtime, fake: Script, tmp_path: Path) -> None:
+    builder = runtime.create_pipeline_builder()
+    folders = tmp_path / "tokens", tmp_path / "telling"
+    for folder in folders:
+        folder.mkdir()
+    tokens = builder.add_model_stage(runtime.load_model(telling_graph(folders[0], ("ids",))))
+    telling = builder.add_model_stage(runtime.load_model(telling_graph(folders[1], ("ids", "mask"))))
+    cast = runtime.create_processor(
+        lambda rows: rows[..., 0].astype(np.int64),
+        [(TensorDataType.FLOAT32, (None, None, 3))],
+        [(TensorDataType.INT64, (None, None))],
+    )
+    between = builder.add_processor_stage(cast)
+    builder.connect(tokens, 0, between, 0)
+    builder.connect(between, 0, telling, 0)
+    endpoints = Endpoints(builder.build(), tokens, 0, telling, 0)
+    feed = TokenFeed(runtime, endpoints, runtime.create_cpu_target(), telling)
+    feed.prepare()
+    feed.begin()
+    assert feed.run([5, 6], 0).tolist() == [6.0, 0.0, 2.0]
+    assert feed.step(7, 2).tolist() == [7.0, 0.0, 3.0]
+
+
+def test_a_mask_that_a_stage_makes_is_left_to_it(runtime: Runtime, fake: Script, tmp_path: Path) -> None:
+    builder = runtime.create_pipeline_builder()
+    telling = builder.add_model_stage(runtime.load_model(telling_graph(tmp_path, ("ids", "mask"))))
+    ones = runtime.create_processor(lambda: np.ones((1, 7), np.int64), [], [(TensorDataType.INT64, (1, None))])
+    builder.connect(builder.add_processor_stage(ones), 0, telling, 1)
+    feed = TokenFeed(runtime, Endpoints(builder.build(), telling, 0, telling, 0), runtime.create_cpu_target())
+    feed.prepare()
+    feed.begin()
+    assert feed.run([5, 6], 0).tolist() == [6.0, 0.0, 7.0]
+    assert feed.step(8, 2).tolist() == [8.0, 0.0, 7.0]
 
 
 def test_a_mask_that_is_not_integer_is_refused(runtime: Runtime, fake: Script, tmp_path: Path) -> None:

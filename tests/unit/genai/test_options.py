@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from genai.language_model import OptionFields
+from genai.call_fields import OptionFields
 from genai.options import TextGenerationOptions
 
 

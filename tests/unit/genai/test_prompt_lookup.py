@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from genai.prompt_lookup import PromptLookup
@@ -83,3 +85,34 @@ def test_right_guesses_raise_the_chance_without_any_draft() -> None:
 def test_the_prompt_teaches_nothing() -> None:
     source, ids = lookup(*[1, 2, 3, 4] * 5)
     assert source.outlook(ids, 1) == [0.85]
+
+
+class Counted(list[int]):
+    """A list that counts how often it is read."""
+
+    reads = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        self.reads += 1
+        return super().__getitem__(key)
+
+
+def reads_of_a_token(length: int) -> int:
+    """How often a sequence of this length is read for one more token and a draft."""
+    sequence = Counted([1, 2, 3, 4] * (length // 4))
+    source = PromptLookup()
+    source.begin(sequence)
+    sequence.append(1)
+    sequence.reads = 0
+    source.outlook(sequence, 8)
+    source.propose(sequence, 8)
+    return sequence.reads
+
+
+def test_a_token_costs_the_same_in_a_long_sequence() -> None:
+    assert reads_of_a_token(40) == reads_of_a_token(40_000) == 4
+
+
+def test_the_tables_hold_one_entry_for_each_length_of_a_token() -> None:
+    source, _ = lookup(*range(1000))
+    assert [len(table) for table in source._ends] == [0, 0, *range(999, 992, -1)]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from fakes.drafting import SetCosts, SetDrafts, SteppingDecoder
-from fakes.scripted import A, B, C, D, EOS, X, Y, ScriptedDecoder, ScriptedTokenizer, saying, successor
-from genai import CancellationSource, TextGenerationFinishReason, TextGenerationOptions
+from fakes.scripted import EOS, A, B, C, D, ScriptedDecoder, ScriptedTokenizer, X, Y, saying, successor
+from genai import CancellationSource, TextGenerationFinishReason, TextGenerationOptions, speculative_evaluation
 from genai.loop import GenerationLoop
 from genai.sequence import SequenceCore
 from genai.speculation import Speculation
@@ -270,6 +273,70 @@ def test_an_interrupt_after_a_run_is_taken_up_again(number: int) -> None:
     taken = _read_until_interrupt(loop)
     assert taken + read(loop) == [B, C, D, A, B, C, D, A]
     assert decoder.history == core.retained[:-1]
+
+
+def _interrupted_at(number: int, read: Callable[[], object]) -> bool:
+    """Read with an interrupt before the line of `speculative_evaluation.py` with this number; False: there is none."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        if frame.f_code.co_filename != speculative_evaluation.__file__:
+            return None
+        if event == "line":
+            lines += 1
+            if lines == number:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        read()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+def test_an_interrupt_at_any_line_loses_nothing() -> None:
+    number = 0
+    while True:
+        number += 1
+        decoder = SteppingDecoder(successor)
+        core = core_of(decoder, [C, D, X], [B, C])
+        loop = begin(core, [D, A], 8)
+        taken: list[int | None] = []
+
+        def take_all(loop: GenerationLoop = loop, taken: list[int | None] = taken) -> None:
+            while (update := loop.read_next()) is not None:
+                taken.append(update.token_id)
+
+        if not _interrupted_at(number, take_all):
+            break
+        take_all()
+        assert taken == [B, C, D, A, B, C, D, A], f"line {number}"
+        assert decoder.history == core.retained[:-1], f"line {number}"
+        assert core.evaluated == len(decoder.history), f"line {number}"
+    assert number > 100
+
+
+def test_an_interrupt_at_any_line_may_be_the_end() -> None:
+    number = 0
+    while True:
+        number += 1
+        decoder = SteppingDecoder(successor)
+        core = core_of(decoder, [C, D, X], [B, C])
+        loop = begin(core, [D, A], 8)
+        if not _interrupted_at(number, lambda loop=loop: read(loop)):  # type: ignore[misc]
+            break
+        loop.close()
+        assert core.retained == [D, A, B, C, D, A, B, C, D, A][: len(core.retained)], f"line {number}"
+        assert decoder.history == core.retained[: core.evaluated], f"line {number}"
+        again = read(begin(core, [D, A, B], 3))
+        assert again == [C, D, A], f"line {number}"
 
 
 def test_an_interrupted_step_may_be_left_at_once() -> None:

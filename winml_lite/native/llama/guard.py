@@ -20,6 +20,7 @@ from .guard_architectures import check_architecture
 _MAX_LAYERS = 512
 _MAX_EXPERTS = 1024
 _MAX_HEADS = 1 << 16
+_MAX_POOLING = 4  # none, mean, cls, last, rank
 _INT32_MAX = 0x7FFFFFFF
 _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _BYTE_TOKEN = 6  # a value of tokenizer.ggml.token_type
@@ -133,6 +134,7 @@ def _check_shape(header: Header) -> None:
     header.count("context_length", 1, _INT32_MAX)
     header.count("vocab_size", 1, _INT32_MAX)
     header.count("attention.sliding_window", 0, _INT32_MAX)
+    header.count("pooling_type", 0, _MAX_POOLING)
     heads = header.counts("attention.head_count", 0, _MAX_HEADS)
     shared = header.counts("attention.head_count_kv", 0, _MAX_HEADS)
     for layer in range(max(len(heads), len(shared)) if heads and shared else 0):

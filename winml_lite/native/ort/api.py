@@ -60,6 +60,10 @@ _unsigned = ffi.slots(LIBRARY.table, None, c_uint32)
 _free = ffi.slots(LIBRARY.table, None, None)
 
 
+@_raw(0, c_int, c_char_p)
+def CreateStatus(code: int, message: bytes, /) -> int: ...
+
+
 @_number(1, c_void_p)
 def GetErrorCode(status: int, /) -> int: ...
 
@@ -100,12 +104,20 @@ def Run(
 def CreateSessionOptions(out: Out, /) -> None: ...
 
 
+@_ort(11, c_void_p, PathChar)
+def SetOptimizedModelFilePath(options: int, path: Path, /) -> None: ...
+
+
 @_ort(14, c_void_p, PathChar)
 def EnableProfiling(options: int, prefix: Path, /) -> None: ...
 
 
 @_ort(22, c_void_p, c_int)
 def SetSessionLogSeverityLevel(options: int, severity: int, /) -> None: ...
+
+
+@_ort(23, c_void_p, c_int)
+def SetSessionGraphOptimizationLevel(options: int, level: int, /) -> None: ...
 
 
 @_ort(24, c_void_p, c_int)
@@ -292,6 +304,10 @@ def AddExternalInitializersFromFilesInMemory(
 
 @_ort(293, c_void_p, c_bool)
 def SessionOptionsSetLoadCancellationFlag(options: int, cancel: bool, /) -> None: ...
+
+
+@_raw(294)
+def GetCompileApi() -> int: ...
 
 
 @_text(297, c_void_p, c_char_p)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...errors import CANCELLED, E_INVALIDARG, NOT_SUPPORTED, WinMLError
 from ...files.artifact import Artifact, OnnxArtifact
 from ...values import EngineInfo, ExecutionTargetKind
-from ..backend import Placement, StageExecutor, StageOptions
+from ..backend import CompileOptions, CompileOutput, Placement, StageExecutor, StageOptions
 from ..hardware import Device
 from .placement import CPU_PROVIDER, ENGINE_NAME, choose_device
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("winml_lite.native")
 
 _BUILD = "IWinMLPipelineBuilder.Build"
+_COMPILE = "IWinMLModelCompiler.CompileModel"
 _EXTENSIONS = (".onnx", ".ort")
 
 
@@ -38,9 +39,33 @@ class OrtBackend:
         try:
             return _build(artifact, placement, options)
         except WinMLError as error:
-            place = artifact.path or "the model buffer"
-            message = error.native_message or ""
-            raise type(error)(error.hresult, error.context or _BUILD, f"{place}: {message.strip()}") from None
+            raise _located(error, artifact, _BUILD) from None
+
+    def compile_model(
+        self, artifact: Artifact, placement: Placement, options: CompileOptions, output: CompileOutput
+    ) -> None:
+        """Compile a model ahead of time for a placement. What `output` raises is raised as it is."""
+        if not isinstance(artifact, OnnxArtifact):
+            raise TypeError(f"an OnnxArtifact is needed, not {type(artifact).__name__}")
+        from .compile import compile_model
+
+        try:
+            compile_model(artifact, placement, options, output)
+        except WinMLError as error:
+            if error.is_final:
+                raise
+            raise _located(error, artifact, _COMPILE) from None
+
+    def save_optimized(self, artifact: Artifact, options: CompileOptions, path: str) -> None:
+        """Write the model as a CPU session has optimised it into the file `path`, in the ORT format."""
+        if not isinstance(artifact, OnnxArtifact):
+            raise TypeError(f"an OnnxArtifact is needed, not {type(artifact).__name__}")
+        from .compile import save_optimized
+
+        try:
+            save_optimized(artifact, options, path)
+        except WinMLError as error:
+            raise _located(error, artifact, _COMPILE) from None
 
     def describe(self) -> EngineInfo:
         """Version and path of the library, or why it cannot be used. Loads the library; never raises."""
@@ -68,6 +93,13 @@ class OrtBackend:
 def create_backend() -> OrtBackend:
     """Make the backend; `native.backend.backend("ort")` calls it once."""
     return OrtBackend()
+
+
+def _located(error: WinMLError, artifact: OnnxArtifact, context: str) -> WinMLError:
+    """Say which model failed."""
+    place = artifact.path or "the model buffer"
+    message = error.native_message or ""
+    return type(error)(error.hresult, error.context or context, f"{place}: {message.strip()}")
 
 
 def _build(artifact: OnnxArtifact, placement: Placement, options: StageOptions) -> OrtExecutor:

@@ -22,7 +22,7 @@ from .pairs import StatePair, check_pairs
 from .ports import Symbols, check_port, sequence_length
 from .saved_state import OrtSavedState
 from .session import Session
-from .speculation import OrtSpeculation, RowsOutput, find_rows, takes_steps
+from .speculation import OrtSpeculation, find_rows
 from .state import ManagedState
 from .values import copied, own_value, storage_of, value_of
 
@@ -58,11 +58,9 @@ class OrtExecutor:
         self._shareable = artifact.shareable_pairs
         pairs = check_pairs(options.state_pairs, session.inputs, session.outputs)
         self._caller_pairs = {pair.output: pair for pair in pairs} if options.caller_owns_state else {}
-        self._state: ManagedState | None = None
-        if twin_of is not None:
-            self._state = twin_of._state
-        elif pairs and not options.caller_owns_state:
-            self._state = ManagedState(pairs, artifact.shareable_pairs, options.capacity_hint)
+        self._state: ManagedState | None = (
+            twin_of._state if twin_of is not None else _managed_state(pairs, artifact, options)
+        )
         self.sequence: Sequence | None = self._state
         self._managed_inputs = self._state.inputs if self._state is not None else frozenset()
         self._open_inputs = tuple(index for index in range(len(self.inputs)) if index not in self._managed_inputs)
@@ -84,11 +82,7 @@ class OrtExecutor:
         self._published_states: list[int] = []  # state outputs that are read after a run
         self._presents: dict[int, Storage] = {}
         """What they were, from `commit` on. The state may have the same memory: who reads one gets a copy."""
-        self._takes_steps = self._state is not None and takes_steps(session.inputs, self._managed_inputs)
-        self._rows: RowsOutput | None = None
-        """Which output steps read."""
-        if self._state is not None and self._takes_steps:
-            self._rows = find_rows(session.inputs, session.outputs, self._state.outputs)
+        self._rows = find_rows(session.inputs, session.outputs, self._state)
         self._step = 0
         self._dirty = self._outputs_dirty = True
         self._produced = False
@@ -235,7 +229,7 @@ class OrtExecutor:
     @property
     def speculation(self) -> Speculation | None:
         state = self._state
-        if state is None or not self._takes_steps:
+        if state is None or self._rows is None:
             return None
         return OrtSpeculation(self, state, self._session, self._rows)
 
@@ -354,3 +348,10 @@ class OrtExecutor:
                 self._late_copies.append((target, produced))
             else:
                 target.data[:] = produced.data
+
+
+def _managed_state(pairs: tuple[StatePair, ...], artifact: OnnxArtifact, options: StageOptions) -> ManagedState | None:
+    """The state that a stage keeps itself, if it is declared so."""
+    if not pairs or options.caller_owns_state:
+        return None
+    return ManagedState(pairs, artifact.shareable_pairs, options.capacity_hint)

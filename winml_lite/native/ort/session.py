@@ -89,22 +89,23 @@ def _key(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -
 
 
 def _make(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Resource:
-    settings = _session_options(artifact, options, device)
-    load = _Load(settings)
+    settings = session_options(artifact, options, device)
+    load = Load(settings)
     try:
-        return apart(lambda: _create(artifact, settings.pointer, load), load.stop)
+        return apart(lambda: create_session(artifact, settings.pointer, load), load.stop)
     finally:
         load.end()
 
 
-class _Load:
-    """The making of a session, which any thread may stop until it has ended."""
+class Load:
+    """The making of a session or a compilation, which any thread may stop until it has ended."""
 
     def __init__(self, settings: Resource) -> None:
         self._settings: Resource | None = settings
         self._lock = threading.Lock()
 
     def stop(self) -> None:
+        """Have it end early."""
         with self._lock:
             if self._settings is not None:
                 api.SessionOptionsSetLoadCancellationFlag(self._settings.pointer, True)
@@ -115,7 +116,8 @@ class _Load:
             self._settings = None
 
 
-def _create(artifact: OnnxArtifact, settings: int, load: _Load) -> Resource:
+def create_session(artifact: OnnxArtifact, settings: int, load: Load) -> Resource:
+    """Make a session with these options; `load` can end it early."""
     pointer = ctypes.c_void_p()
     env = environment().pointer
     keep = attach_external_data(settings, artifact)
@@ -130,7 +132,8 @@ def _create(artifact: OnnxArtifact, settings: int, load: _Load) -> Resource:
     return resource
 
 
-def _session_options(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Resource:
+def session_options(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Resource:
+    """Make session options for a model on a device (None is the CPU), with what was set on the stage."""
     pointer = ctypes.c_void_p()
     api.CreateSessionOptions(ctypes.byref(pointer))
     settings = owned(pointer, api.ReleaseSessionOptions)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +41,13 @@ _LOGIT_TYPES = (TensorDataType.FLOAT32, TensorDataType.FLOAT16)
 _LIMITED = re.compile(r"tokens_up_to_(\d{1,9})")
 
 
-class RowsOutput(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class RowsOutput:
     """The output that has one row of logits for each token of an input."""
 
     index: int
     limit: int
-    """Most tokens of such an input."""
+    """Most tokens of such an input; 0 where no output has rows."""
 
 
 class OrtSpeculation:
@@ -53,7 +55,7 @@ class OrtSpeculation:
 
     __slots__ = ("_executor", "_rows", "_session", "_state")
 
-    def __init__(self, executor: OrtExecutor, state: ManagedState, session: Session, rows: RowsOutput | None) -> None:
+    def __init__(self, executor: OrtExecutor, state: ManagedState, session: Session, rows: RowsOutput) -> None:
         self._executor = executor
         self._state = state
         self._session = session
@@ -63,7 +65,7 @@ class OrtSpeculation:
     def capabilities(self) -> SpeculativeCapabilities:
         state = self._state
         width = state.capacity or _UNBOUNDED_WIDTH
-        rows = min(width, self._rows.limit) if self._rows is not None else 0
+        rows = min(width, self._rows.limit)
         on_cpu = self._executor.target_kind is ExecutionTargetKind.CPU
         bounds = SpeculativeRollbackBound
         return SpeculativeCapabilities(
@@ -75,7 +77,7 @@ class OrtSpeculation:
         )
 
     def step(self, tokens: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:
-        if self._rows is None:
+        if not self._rows.limit:
             text = "the model gives the logits of the last token only, so a step cannot tell those of each"
             raise NotSupportedError(NOT_SUPPORTED, _STEP, text)
         limit = min(self._rows.limit, self._state.capacity or _UNBOUNDED_WIDTH)
@@ -118,16 +120,19 @@ def takes_steps(inputs: Sequence[Port], managed: Collection[int]) -> bool:
     )
 
 
-def find_rows(inputs: Sequence[Port], outputs: Sequence[Port], managed: Collection[int]) -> RowsOutput | None:
-    """Return the output that has, as far as the graph tells, a row of logits for each token; None where none has."""
+def find_rows(inputs: Sequence[Port], outputs: Sequence[Port], state: ManagedState | None) -> RowsOutput | None:
+    """Return the output that has, as far as the graph tells, a row of logits for each token; None for a graph that
+    takes no steps at all.
+    """
+    if state is None or not takes_steps(inputs, state.inputs):
+        return None
     for index, port in enumerate(outputs):
         named = str(port.dimensions[-2]) if len(port.dimensions) == 3 else ""
         limited = _LIMITED.fullmatch(named)
-        if limited is not None and index not in managed and port.data_type in _LOGIT_TYPES:
+        if limited is not None and index not in state.outputs and port.data_type in _LOGIT_TYPES:
             return RowsOutput(index, int(limited[1]))
-    if 0 not in managed and may_give_rows(inputs[0], outputs[0]):
-        return RowsOutput(0, _UNBOUNDED_WIDTH)
-    return None
+    has_rows = 0 not in state.outputs and may_give_rows(inputs[0], outputs[0])
+    return RowsOutput(0, _UNBOUNDED_WIDTH if has_rows else 0)
 
 
 def may_give_rows(ids: Port, logits: Port) -> bool:

@@ -1,0 +1,88 @@
+"""New files appear together, or nothing changes; failures to write become codes."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from winml_lite.errors import DISK_FULL, E_ACCESSDENIED, E_FAIL, E_INVALIDARG, PATH_NOT_FOUND, WinMLError
+from winml_lite.files import writing
+from winml_lite.files.writing import NewFiles, writing_failure
+
+
+def write(files: NewFiles, **contents: str) -> None:
+    for name, content in contents.items():
+        Path(files.path, name).write_text(content)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def test_files_appear_together_in_place_of_older_ones(tmp_path: Path) -> None:
+    (tmp_path / "model").write_text("old")
+    (tmp_path / "weights").write_text("old")
+    with NewFiles(str(tmp_path), "model") as files:
+        write(files, model="new", weights="new", context="new")
+        files.appear(last="model")
+    assert contents(tmp_path) == {"model": "new", "weights": "new", "context": "new"}
+
+
+def test_nothing_appears_without_the_word(tmp_path: Path) -> None:
+    with NewFiles(str(tmp_path), "model") as files:
+        write(files, model="new")
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_failed_move_puts_everything_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").write_text("old")
+    (tmp_path / "weights").write_text("old")
+    replace = os.replace
+
+    def failing(source: str, target: str) -> None:
+        if target == str(tmp_path / "model"):
+            raise OSError(errno.EACCES, "somebody uses it")
+        replace(source, target)
+
+    with pytest.raises(OSError, match="somebody uses it"), NewFiles(str(tmp_path), "model") as files:
+        write(files, model="new", weights="new", context="new")
+        monkeypatch.setattr(writing.os, "replace", failing)
+        files.appear(last="model")
+    assert contents(tmp_path) == {"model": "old", "weights": "old"}
+
+
+def test_the_last_file_is_moved_after_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved: list[str] = []
+    replace = os.replace
+    monkeypatch.setattr(writing.os, "replace", lambda a, b: (moved.append(os.path.basename(b)), replace(a, b)))
+    with NewFiles(str(tmp_path), "a.onnx") as files:
+        Path(files.path, "a.onnx").write_text("")
+        Path(files.path, "weights.bin").write_text("")
+        files.appear(last="a.onnx")
+    assert moved[-1] == "a.onnx"
+    assert "weights.bin" in moved
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "full"), DISK_FULL),
+        (OSError(errno.ENOENT, "missing"), PATH_NOT_FOUND),
+        (PermissionError(errno.EACCES, "denied"), E_ACCESSDENIED),
+        (OSError(errno.EROFS, "read-only"), E_ACCESSDENIED),
+        (OSError(errno.EIO, "broken"), E_FAIL),
+        (ValueError("embedded null byte"), E_INVALIDARG),
+    ],
+)
+def test_codes_of_failures(error: OSError | ValueError, code: int) -> None:
+    failure = writing_failure("out.onnx", error, "Compile")
+    assert failure.hresult == code
+    assert "out.onnx" in str(failure)
+
+
+def test_a_failure_with_a_code_keeps_it() -> None:
+    error = WinMLError(0x80070490, "Build", "no device")
+    assert writing_failure("out.onnx", error, "Compile") is error

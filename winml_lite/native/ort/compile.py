@@ -1,0 +1,236 @@
+"""Compile a model ahead of time, or save it as a session has optimised it (tensors §9).
+
+The engine hands over what it makes through two callbacks: each initializer, whose place it asks for, and the artifact
+in pieces. It optimises nothing unless it is told to, "succeeds" on an ORT format model with nothing made, and writes
+over its own source; the callers of this module see to the last two.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import ARITHMETIC_OVERFLOW, E_FAIL, NOT_SUPPORTED, WinMLError
+from ...files.artifact import OnnxArtifact
+from ...files.mapped import check_unchanged
+from .. import ffi
+from ..activity import Activity, apart
+from ..backend import SMALLEST_EXTERNAL, CompileOptions, CompileOutput, Placement, StageOptions
+from ..hardware import Device
+from . import api
+from .devices import provider_listing
+from .environment import ENGINE, environment, owned
+from .external import attach_external_data
+from .placement import choose_device
+from .session import Load, create_session, session_options
+from .values import size_in_bytes
+
+_LOWEST_API_VERSION = 23  # 22 has the table, but only its first nine entries
+_BASIC, _ALL = 1, 99  # levels of optimisation: standard operators only, and everything this CPU can do
+_ERROR_IF_NO_NODES_COMPILED = 1
+_STRING = 8
+_NOTHING_COMPILED = ("Unable to compile any nodes", "EPContext node")
+"""What the engine says of a provider that took no node, and of one that cannot write down what it made of them."""
+_TOO_LARGE = "larger than 2GB"
+
+
+def compile_model(artifact: OnnxArtifact, placement: Placement, options: CompileOptions, output: CompileOutput) -> None:
+    """Compile a model for a placement; see `CompilingBackend.compile_model`."""
+    ENGINE.check()
+    if api.LIBRARY.api_version < _LOWEST_API_VERSION:
+        text = f"compiling needs ONNX Runtime 1.{_LOWEST_API_VERSION} or later, this is {api.LIBRARY.version}"
+        raise WinMLError(NOT_SUPPORTED, "", text)
+    if artifact.identity is not None:
+        check_unchanged(artifact.identity, "")
+    device = choose_device(placement, provider_listing)
+    if device is not None and output.path is None:
+        raise WinMLError(NOT_SUPPORTED, "", f"{device.provider} writes files of its own: use compile_to_file")
+    try:
+        try:
+            _compile(_Task(artifact, options, device, output))
+        except _HasStringsError:
+            if output.path is None:
+                text = "the model has constants that are strings, which no sink gets whole: use compile_to_file"
+                raise WinMLError(NOT_SUPPORTED, "", text) from None
+            output.restart()
+            _compile(_Task(artifact, options, device, output, writes_files=True))
+    except WinMLError as error:
+        if error.is_final:
+            raise
+        raise _explained(error, device) from None
+
+
+class _HasStringsError(Exception):
+    """The engine asks for the place of a tensor of strings; whatever the answer, it then writes addresses, not text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """One run of the compiler."""
+
+    artifact: OnnxArtifact
+    options: CompileOptions
+    device: Device | None
+    output: CompileOutput
+    writes_files: bool = False
+    """Whether the engine writes the files itself, which is right for every model, but says less of failures."""
+
+
+def _explained(error: WinMLError, device: Device | None) -> WinMLError:
+    text = (error.native_message or "").strip()
+    if device is not None and error.hresult == E_FAIL and any(part in text for part in _NOTHING_COMPILED):
+        return WinMLError(NOT_SUPPORTED, error.context, f"{device.provider} compiles nothing ahead of time: {text}")
+    return WinMLError(ARITHMETIC_OVERFLOW, error.context, text) if _TOO_LARGE in text else error
+
+
+def _compile(task: _Task) -> None:
+    stage = StageOptions(dimension_overrides=task.options.dimension_overrides)
+    settings = session_options(task.artifact, stage, task.device)
+    load = Load(settings)
+    relay = _Relay(task.output)
+    try:
+        if task.output.path is None:
+            _run(task, settings.pointer, relay, load)
+        else:
+            apart(lambda: _run(task, settings.pointer, relay, load), load.stop, may_leave=False)
+    except WinMLError:
+        if relay.error is None:
+            raise
+    finally:
+        load.end()
+    if relay.error is not None:
+        raise relay.error
+
+
+def _run(task: _Task, settings: int, relay: _Relay, load: Load) -> None:
+    from . import compile_api  # the library has all of these entries from API 23 on only
+
+    env, artifact = environment().pointer, task.artifact
+    keep = attach_external_data(settings, artifact)
+    pointer = ctypes.c_void_p()
+    compile_api.CreateModelCompilationOptionsFromSessionOptions(env, settings, ctypes.byref(pointer))
+    compilation = owned(pointer, compile_api.ReleaseModelCompilationOptions, keep)
+    job = compilation.pointer
+    if artifact.path is not None:
+        compile_api.ModelCompilationOptions_SetInputModelPath(job, api.native_path(artifact.path))
+    else:
+        data = artifact.data or b""
+        compile_api.ModelCompilationOptions_SetInputModelFromBuffer(job, data, len(data))
+    compile_api.ModelCompilationOptions_SetGraphOptimizationLevel(job, _BASIC if task.options.is_durable else _ALL)
+    callbacks = _set_output(task, job, relay)
+    try:
+        with Activity(ENGINE, load.stop):
+            compile_api.CompileModel(env, job)
+    finally:
+        compilation.close()
+        del callbacks
+
+
+def _set_output(task: _Task, job: int, relay: _Relay) -> object:
+    """Say where the result goes; what this returns must live until the compilation has ended."""
+    from . import compile_api
+
+    output = task.output
+    write, place = compile_api.WriteFunction(relay.write), compile_api.LocationFunction(relay.place)
+    if output.path is not None and (task.device is not None or task.writes_files):
+        compile_api.ModelCompilationOptions_SetOutputModelPath(job, api.native_path(output.path))
+    else:
+        compile_api.ModelCompilationOptions_SetOutputModelWriteFunc(job, write, None)
+    if output.weights is not None and task.writes_files:
+        weights = api.native_path(output.weights)
+        compile_api.ModelCompilationOptions_SetOutputModelExternalInitializersFile(job, weights, SMALLEST_EXTERNAL)
+    elif output.weights is not None or output.path is None:
+        compile_api.ModelCompilationOptions_SetOutputModelGetInitializerLocationFunc(job, place, None)
+    if task.device is not None:
+        compile_api.ModelCompilationOptions_SetFlags(job, _ERROR_IF_NO_NODES_COMPILED)
+    return write, place
+
+
+class _Relay:
+    """What the engine calls, on the way to the output. The first failure is kept, and nothing is passed on after it."""
+
+    def __init__(self, output: CompileOutput) -> None:
+        self.output = output
+        self.error: BaseException | None = None
+
+    def write(self, _: int, address: int | None, size: int) -> int | None:
+        """`OrtWriteBufferFunc`."""
+        return self._passed_on(lambda: self._write(address, size))
+
+    def place(self, _: int, name: bytes, value: int, known: int | None, out: Any) -> int | None:
+        """`OrtGetInitializerLocationFunc`; without an answer the initializer goes into the artifact."""
+        out[0] = None
+        return self._passed_on(lambda: self._place(value, out))
+
+    def _write(self, address: int | None, size: int) -> None:
+        with _lent(address, size) as data:
+            self.output.write(data)
+
+    def _place(self, value: int, out: Any) -> None:
+        if _element_type(value) == _STRING:
+            raise _HasStringsError
+        size = size_in_bytes(value)
+        pointer = ctypes.c_void_p()
+        api.GetTensorMutableData(value, ctypes.byref(pointer))
+        with _lent(pointer.value, size) as data:
+            placed = self.output.place(data)
+        if placed is not None:
+            out[0] = _external(*placed, size)
+
+    def _passed_on(self, call: Callable[[], None]) -> int | None:
+        if self.error is None:
+            try:
+                call()
+            except BaseException as error:  # it must not pass through C
+                self.error = error
+        return None if self.error is None else api.CreateStatus(1, b"the output failed")
+
+
+def _external(location: str, offset: int, size: int) -> int:
+    """Make the engine's description of a place, which the engine then owns."""
+    from . import compile_api
+
+    pointer = ctypes.c_void_p()
+    compile_api.CreateExternalInitializerInfo(api.native_path(location), offset, size, ctypes.byref(pointer))
+    return pointer.value or 0
+
+
+def _element_type(value: int) -> int:
+    pointer, code = ctypes.c_void_p(), ctypes.c_int()
+    api.GetTensorTypeAndShape(value, ctypes.byref(pointer))
+    try:
+        api.GetTensorElementType(pointer.value or 0, ctypes.byref(code))
+    finally:
+        api.ReleaseTensorTypeAndShapeInfo(pointer.value or 0)
+    return code.value
+
+
+@contextmanager
+def _lent(address: int | None, size: int) -> Iterator[memoryview]:
+    """Show the engine's memory read-only, as long as the block lasts."""
+    view = ffi.view_memory(address or 0, size, None)
+    view.flags.writeable = False
+    data = view.data
+    try:
+        yield data
+    finally:
+        data.release()
+
+
+def save_optimized(artifact: OnnxArtifact, options: CompileOptions, path: str) -> None:
+    """Write an ORT format model; see `CompilingBackend.save_optimized`."""
+    ENGINE.check()
+    if artifact.identity is not None:
+        check_unchanged(artifact.identity, "")
+    settings = session_options(artifact, StageOptions(dimension_overrides=options.dimension_overrides), None)
+    api.AddSessionConfigEntry(settings.pointer, b"session.save_model_format", b"ORT")
+    api.SetOptimizedModelFilePath(settings.pointer, api.native_path(path))
+    api.SetSessionGraphOptimizationLevel(settings.pointer, _BASIC if options.is_durable else _ALL)
+    load = Load(settings)
+    try:
+        apart(lambda: create_session(artifact, settings.pointer, load), load.stop, may_leave=False).close()
+    finally:
+        load.end()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -17,11 +16,10 @@ from genai import codes
 
 from . import terminal
 from .failure import ModelFailure, describe
+from .graph_report import graph_lines, graph_record
 from .model_files import find_model
 from .options import MODEL_SUFFIXES, json_option
 
-_FREE = 0xFFFFFFFFFFFFFFFF
-_CACHE_PORT = re.compile(r"^(past\w*|present\w*)\.\d+\.")
 _LONGEST_VALUE = 100
 _DECODER_NAMES = {
     "context_length": "context",
@@ -34,19 +32,22 @@ _DECODER_NAMES = {
 @click.command("show")
 @click.argument("model", required=False)
 @click.option("--template", is_flag=True, help="Print the chat template and nothing else.")
+@click.option("--providers", is_flag=True, help="Try which execution providers take an ONNX model.")
 @json_option
-def command(model: str | None, template: bool, as_json: bool) -> None:
+def command(model: str | None, template: bool, providers: bool, as_json: bool) -> None:
     """Describe a model, and the engines that are installed.
 
     MODEL is a file, a folder or a name that is in the cache; nothing is downloaded and no weights are read. Without
     MODEL only the engines are shown.
+
+    --providers builds an ONNX model for every execution provider of this machine, which reads the weights each time.
     """
-    if template and model is None:
-        raise click.UsageError("--template needs a MODEL")
+    if model is None and (template or providers):
+        raise click.UsageError(f"--{'template' if template else 'providers'} needs a MODEL")
     record: dict[str, Any] = {}
     if model is not None:
         name, path = find_model(model, offline=True)
-        record = {"name": name, "path": str(path), **_describe(path)}
+        record = {"name": name, "path": str(path), **_describe(path, providers)}
         if template:
             return terminal.answer(f"{_template(name, record)}\n")
     record["engines"] = [_engine(engine) for engine in winml_lite.engines()]
@@ -83,20 +84,20 @@ def _warnings() -> list[str]:
     ]
 
 
-def _describe(path: Path) -> dict[str, Any]:
+def _describe(path: Path, providers: bool) -> dict[str, Any]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in MODEL_SUFFIXES)
         if not files:
             raise ModelFailure(f"{path} holds no {', '.join(MODEL_SUFFIXES)} file")
-        described = [{"path": str(file), **_file(file)} for file in files]
+        described = [{"path": str(file), **_file(file, providers)} for file in files]
         return {"files": described, **_decoder(path), **_tokenizer(path)}
     if path.suffix.lower() == ".gguf":
-        return {**_file(path), **_tokenizer(path)}
-    return {**_file(path), **_decoder(path.parent), **_tokenizer(path.parent, has_template=False)}
+        return {**_file(path, providers), **_tokenizer(path)}
+    return {**_file(path, providers), **_decoder(path.parent), **_tokenizer(path.parent, has_template=False)}
 
 
-def _file(path: Path) -> dict[str, Any]:
-    return _gguf(path) if path.suffix.lower() == ".gguf" else _onnx(path)
+def _file(path: Path, providers: bool) -> dict[str, Any]:
+    return _gguf(path) if path.suffix.lower() == ".gguf" else graph_record(path, providers)
 
 
 def _gguf(path: Path) -> dict[str, Any]:
@@ -128,22 +129,6 @@ def _short(value: Any) -> Any:
 def _plain(text: str) -> str:
     """Replace what is no character in text that was not checked when it was read."""
     return text.encode("utf-8", "replace").decode("utf-8")
-
-
-def _onnx(path: Path) -> dict[str, Any]:
-    with winml_lite.Runtime() as runtime, runtime.load_model(path) as model:
-        schema, names = model.schema(), model.ort_schema()
-        inputs = [(names.input_name(index), *schema.input_desc(index)) for index in range(schema.input_count)]
-        outputs = [(names.output_name(index), *schema.output_desc(index)) for index in range(schema.output_count)]
-    return {
-        "format": "ONNX" if path.suffix.lower() == ".onnx" else "ORT",
-        "inputs": [_port(*port) for port in inputs],
-        "outputs": [_port(*port) for port in outputs],
-    }
-
-
-def _port(name: str, data_type: winml_lite.TensorDataType, shape: tuple[int, ...]) -> dict[str, Any]:
-    return {"name": name, "type": data_type.name, "shape": [None if extent == _FREE else extent for extent in shape]}
 
 
 def _decoder(folder: Path) -> dict[str, Any]:
@@ -247,16 +232,4 @@ def _file_lines(file: dict[str, Any]) -> list[str]:
         for key, value in file["metadata"].items():
             text = str(value).replace("\n", "\\n")
             lines.append(f"  {key} = {text if len(text) <= _LONGEST_VALUE else text[:_LONGEST_VALUE] + '...'}")
-    for side in ("inputs", "outputs"):
-        lines += [f"{side[:-1]:14} {text}" for text in _port_lines(file.get(side, []))]
-    return lines
-
-
-def _port_lines(ports: list[dict[str, Any]]) -> list[str]:
-    """Describe ports, those of the cache that differ in their layer alone in one line."""
-    counts: Counter[str] = Counter()
-    for port in ports:
-        name = _CACHE_PORT.sub(r"\1.N.", port["name"])
-        shape = ", ".join("?" if extent is None else str(extent) for extent in port["shape"])
-        counts[f"{name} {port['type']} [{shape}]"] += 1
-    return [text if count == 1 else f"{text}, {count} layers" for text, count in counts.items()]
+    return lines + graph_lines(file)

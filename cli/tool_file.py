@@ -85,7 +85,11 @@ class Approval:
 def _ask(question: str) -> str:
     """Ask on standard error; the end of the input means no. The answer is no line of the chat's history."""
     print(question, end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
+    try:
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        terminal.note("")
+        raise
     if not answer:
         terminal.note("")
     return answer.strip().lower() if answer else "n"

@@ -45,7 +45,7 @@ class _AsyncTurnWork:
         while True:
             stream = self._round
             if stream is None:
-                if self.is_ended or self.turn.is_over or not await self._answer_calls():
+                if self.turn.is_over or not await self._answer_calls():
                     return None
                 self._begin_round()
                 continue
@@ -81,9 +81,13 @@ class _AsyncTurnWork:
 
     async def _answer_calls(self) -> bool:
         """Answer the calls of the round; False when the turn was ended meanwhile."""
-        while (pending := self.turn.pending) and not self.is_ended and not self._is_cancelled:
+        while not self._has_stopped and (pending := self.turn.pending):
             self.turn.answered(await _answered(self.turn.settings, pending[0]))
-        return not self.is_ended and not self._is_cancelled
+        return not self._has_stopped
+
+    @property
+    def _has_stopped(self) -> bool:
+        return self.is_ended or self._is_cancelled or self.turn.is_cancelled
 
     def cancel(self) -> None:
         self._is_cancelled = True

@@ -8,6 +8,8 @@ Without top-k the threshold comes from min-p, or it sinks until the tokens above
 the drawn number asks for. The mass of the whole row is summed in single precision first; where its rounding could
 change the result, again in double.
 
+XTC ("exclude top choices") is by the author p-e-w, text-generation-webui's pull request 6335 (2024).
+
 Not here: top-n-sigma and typical-p (`filters.py`).
 """
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
-from .call_fields import CallFields, FormFields, call_timeout
+from .call_fields import CallFields, FormFields, answer_form_of, call_cancellation, call_options, call_timeout
 from .chat_message import ChatMessage, Message, as_message
 from .chat_turn import ChatTurn
 from .messages import ChatCompletionTool, ChatRole
@@ -142,7 +142,9 @@ class Chat:
         settings = turn_settings({**self._fields, **own}) if own else self._settings
         check_no_form(settings, [name for name in FormFields.__annotations__ if fields.get(name) is not None])
         rest: Any = {name: value for name, value in fields.items() if name not in own}
-        return ChatTurn(_Past(self), text, settings), rest
+        call_options(rest)
+        answer_form_of(rest)
+        return ChatTurn(_Past(self), text, settings, call_cancellation(rest)), rest
 
 
 class _Past:

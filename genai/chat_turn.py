@@ -30,7 +30,9 @@ from .results import TextGenerationFinishReason, TextGenerationResult, TextGener
 from .tool_calls import TurnSettings
 
 if TYPE_CHECKING:
+    from .cancellation import CancellationLatch
     from .conversation_result import ConversationFormatResult
+    from .output_parser import ConversationOutputParser
     from .sequence import SequenceCore
 
 _Type = ChatCompletionEventType
@@ -55,8 +57,12 @@ class History(Protocol):
 class ChatTurn:
     """The state of a turn. One thread at a time drives it; a round may be ended by another one."""
 
-    def __init__(self, history: History, text: str, settings: TurnSettings) -> None:
+    def __init__(
+        self, history: History, text: str, settings: TurnSettings, cancellation: CancellationLatch | None
+    ) -> None:
+        """`cancellation` is what also cancels each round."""
         self.settings = settings
+        self._cancellation = cancellation
         self._history = history
         self._messages = [ChatMessage(ChatRole.USER, text)]
         self._rounds: list[TextGenerationResult] = []
@@ -67,7 +73,7 @@ class ChatTurn:
         self._error: WinMLError | None = None
         self._is_over = False
         self._formatted: ConversationFormatResult | None = None
-        self._reader: ReplyReader | None = None
+        self._parser: ConversationOutputParser | None = None
         self._needs_break = self._has_text = False
 
     # --- a round ------------------------------------------------------------------------------------------------------
@@ -76,26 +82,26 @@ class ChatTurn:
         """Begin a round."""
         formatted = _formatted(core, [*self._history.past(), *self._messages], self.settings, self._history)
         self._formatted = formatted
-        self._reader = ReplyReader(formatted.create_output_parser())
+        self._parser = formatted.create_output_parser()
         self._needs_break = self._has_text
         constraint = _constraint(core, formatted, self.settings.tool_choice)
         return Prompt(list(formatted.token_ids), formatted.additional_stops, formatted, constraint)
 
     def push(self, piece: str) -> str:
         """Take a piece of what the model writes; return what of the answer is certain now."""
-        assert self._reader is not None
-        self._reader.push(TextGenerationUpdate(None, piece))
-        return self._said(self._reader)
+        assert self._parser is not None
+        self._parser.append(piece)
+        return self._said(self._parser)
 
     def flush(self) -> str:
         """Return what was held back until the end of the round."""
-        assert self._reader is not None
-        self._reader.finish()
-        return self._said(self._reader)
+        assert self._parser is not None
+        self._parser.flush()
+        return self._said(self._parser)
 
-    def _said(self, reader: ReplyReader) -> str:
+    def _said(self, parser: ConversationOutputParser) -> str:
         text = ""
-        while (event := reader.read_event()) is not None:
+        while (event := parser.read_event()) is not None:
             if event.type is _Type.CONTENT_DELTA:
                 text += event.text or ""
             elif event.type is _Type.REASONING_DELTA and self.settings.on_reasoning is not None:
@@ -180,6 +186,11 @@ class ChatTurn:
     def is_over(self) -> bool:
         """Whether no further round follows."""
         return self._is_over
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the program's own source was cancelled."""
+        return self._cancellation is not None and self._cancellation.is_canceled
 
     @property
     def pending(self) -> tuple[ToolCall, ...]:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from .step_costs import StepCosts
 
-_MARGIN = 1.05
+_MARGIN = 1.1
 """Least gain that is worth it: the measures are not exact."""
 _UNLIKELY = 0.05
 """Chance of a drafted token, those before it included, behind which no other is looked at."""

@@ -173,14 +173,16 @@ class ModelCalls(Closing):
                 source.on_cancel(own.cancel)
                 if source.is_canceled:
                     own.cancel()
-            try:
-                return work(core, own)
-            finally:
-                core.composition.release_threads()  # the next call may be another thread's
+            return work(core, own)
         finally:
-            if source is not None:
-                source.off_cancel(own.cancel)
-            self._turnstile.leave(turn)
+            try:
+                self._turnstile.leave(turn)
+            except KeyboardInterrupt:  # it may have struck before anything was done
+                self._turnstile.leave(turn)
+                raise
+            finally:
+                if source is not None:
+                    source.off_cancel(own.cancel)
 
 
 def _text(value: Any, what: str) -> str | list[int]:

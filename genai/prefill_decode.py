@@ -168,9 +168,14 @@ class PrefillDecodeFeed:
         self._decode.close()
 
     def _run(self, phase: _Phase, position: int) -> Row:
-        phase.endpoints.pipeline.run()
-        self.position = position
-        self._last = phase
+        pipeline = phase.endpoints.pipeline
+        before = pipeline.run_count
+        try:
+            pipeline.run()
+        finally:  # an interrupt may come out of a run that has succeeded
+            if pipeline.run_count != before:
+                self.position = position
+                self._last = phase
         return phase.output.read()
 
 

@@ -31,7 +31,7 @@ from .segments import TextGenerationSegment, TextGenerationSegmentKind
 class SegmentInput:
     """The token input of a decoder, which may take embedding rows instead.
 
-    Rows give no logits, so the stage that takes them must be the one that the tokens are taken from.
+    Rows give no logits, so no other stage can go on from there: the decoder must be alone in its pipeline.
     """
 
     def __init__(self, pipeline: Pipeline, stage: Stage, index: int) -> None:
@@ -42,8 +42,8 @@ class SegmentInput:
     @classmethod
     def of(cls, endpoints: Endpoints) -> SegmentInput | None:
         """Return the input, None where rows could not go through the pipeline."""
-        is_one_stage = endpoints.token_stage.underlying_object is endpoints.output_stage.underlying_object
-        if not is_one_stage or endpoints.output_kind is not TextGenerationOutputKind.LOGITS:
+        is_alone = endpoints.pipeline.stage_count == 1
+        if not is_alone or endpoints.output_kind is not TextGenerationOutputKind.LOGITS:
             return None
         return cls(endpoints.pipeline, endpoints.token_stage, endpoints.token_index)
 

@@ -177,23 +177,24 @@ class SequenceCore(EvaluatedSequence):
         constraint: ConstraintCore | None,
     ) -> GenerationLoop:
         """Open an operation. The model forgets what it has consumed beyond the beginning once nothing else can fail."""
-        before = self.retained, self.evaluated, self.segmented
+        retained, evaluated, segmented = self.retained, self.evaluated, self.segmented
+        can_reuse = self.composition.keeps_sequence and segmented is None and beginning.segmented is None
         operation = None
         try:
             self.retained, self.evaluated = beginning.token_ids, beginning.kept
             self.segmented = beginning.segmented
             operation = GenerationLoop(self, options, cancellation, beginning.restore, constraint)
-            if not self.composition.keeps_sequence or self.segmented is not None or before[2] is not None:
+            if not can_reuse:
                 self.forget()
-            elif self.evaluated < before[1]:
-                self.forget_after(self.evaluated)
+            elif beginning.kept < evaluated:
+                self.forget_after(beginning.kept)
             operation.start_position = self.evaluated
             self.feed.begin()
             self._operation, self.state = operation, State.ACTIVE
             return operation
         except BaseException:
             self._operation = None
-            self.retained, self.evaluated, self.segmented = before
+            self.retained, self.evaluated, self.segmented = retained, evaluated, segmented
             if operation is not None:
                 operation.close()
             self.evaluated = min(self.evaluated, self.consumed())

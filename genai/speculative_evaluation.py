@@ -50,6 +50,7 @@ class SpeculativeEvaluation(Evaluation):
         "_has_begun",
         "_is_ahead",
         "_rows",
+        "_seconds",
         "_speculation",
         "_stops",
         "_totals",
@@ -79,6 +80,8 @@ class SpeculativeEvaluation(Evaluation):
         self._draft: Sequence[int] = ()
         self._base = 0
         """The position before the step; the pending token was `core.retained[_base]`."""
+        self._seconds = 0.0
+        """What the step took."""
         self._totals = [0, 0, 0]
         """Verification steps, drafted tokens, accepted tokens."""
 
@@ -127,42 +130,54 @@ class SpeculativeEvaluation(Evaluation):
             return self._verify(draft)
         started = perf_counter()
         row = super()._evaluate()
-        self._speculation.costs.note(1, perf_counter() - started)
+        if row is not None:
+            self._speculation.costs.note(1, perf_counter() - started)
         return row
 
     def _verify(self, draft: list[int]) -> Row | None:
         """Run the model on the pending token and the draft; return the first row, None when cancelled."""
         core = self._core
         base = core.evaluated
-        self._draft, self._base = draft, base
         started = perf_counter()
         self._is_ahead = True  # before the step: an interrupt may come right behind it
         try:
             rows = core.step_rows([core.retained[base], *draft], base)
         except WinMLError as error:
-            self._draft = ()
             self._end_step()
             if error.hresult != CANCELLED:
                 raise
             # without a cancel of ours it was a late one for an earlier operation
             return None if self._latch.is_canceled else super()._evaluate()
-        self._speculation.costs.note(len(draft) + 1, perf_counter() - started)
+        self._seconds = perf_counter() - started
         self._totals[0] += 1
         self._totals[1] += len(draft)
-        self._rows = rows
+        self._draft, self._base, self._rows = draft, base, rows
         return self.next_row()
 
     def _end_step(self) -> None:
         """Have the stage forget what it has consumed beyond the rows that were handed out, and learn from the draft."""
-        self._core.take_back()
+        core = self._core
+        kept = core.evaluated
+        started = perf_counter()
+        core.take_back()
+        seconds = self._seconds + perf_counter() - started  # where state is copied to go back, that belongs to the step
         self._is_ahead = False
-        draft, chosen = self._draft, self._core.retained[self._base + 1 :]
+        if core.evaluated < kept:
+            self._give_up("the state could not be taken back, and was evaluated again")
+        draft, chosen = self._draft, core.retained[self._base + 1 :]
         self._draft = ()
         if draft:
-            accepted = next((i for i, pair in enumerate(zip(draft, chosen, strict=False)) if pair[0] != pair[1]), None)
-            accepted = min(len(draft), len(chosen)) if accepted is None else accepted
+            accepted = 0
+            while accepted < min(len(draft), len(chosen)) and draft[accepted] == chosen[accepted]:
+                accepted += 1
             self._totals[2] += accepted
+            self._speculation.costs.note(len(draft) + 1, seconds)
             self._speculation.source.observe(len(draft), accepted)
+
+    def _give_up(self, reason: str) -> None:
+        """Draft nothing more in this operation."""
+        self._failure = reason
+        _log.warning("drafting ended, the rest is generated token by token: %s", reason)
 
     def _make_draft(self) -> list[int]:
         """Return the tokens to try; [] when there are none, or trying them would not pay."""
@@ -174,8 +189,7 @@ class SpeculativeEvaluation(Evaluation):
             return self._ask_source(sequence, most)
         except WinMLError as error:
             if error.hresult != CANCELLED:
-                self._failure = str(error)
-                _log.warning("drafting ended, the rest is generated token by token: %s", error)
+                self._give_up(str(error))
             return []
 
     def _ask_source(self, sequence: list[int], most: int) -> list[int]:

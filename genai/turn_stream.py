@@ -51,7 +51,7 @@ class TurnWork:
         while True:
             stream = self._round
             if stream is None:
-                if self._is_ended or self.turn.is_over or not self._answer_calls():
+                if self.turn.is_over or not self._answer_calls():
                     return None
                 self.begin_round()
                 continue
@@ -66,9 +66,13 @@ class TurnWork:
 
     def _answer_calls(self) -> bool:
         """Answer the calls of the round; False when the turn was ended meanwhile."""
-        while (pending := self.turn.pending) and not self._is_ended and not self._is_cancelled:
+        while not self._has_stopped and (pending := self.turn.pending):
             self.turn.answered(answer_call(self.turn.settings, pending[0]))
-        return not self._is_ended and not self._is_cancelled
+        return not self._has_stopped
+
+    @property
+    def _has_stopped(self) -> bool:
+        return self._is_ended or self._is_cancelled or self.turn.is_cancelled
 
     @property
     def reply(self) -> ChatReply:

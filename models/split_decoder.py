@@ -58,7 +58,7 @@ def split_in_three(source: str | os.PathLike[str], target: str | os.PathLike[str
     for name, graph in graphs.items():
         _save(graph, made / name)
     for file in folder.iterdir():
-        if file.name not in ("model.onnx", "genai_config.json") and file.is_file():
+        if file.suffix != ".onnx" and file.name != "genai_config.json" and file.is_file():
             shutil.copyfile(file, made / file.name)
     config = json.loads((folder / "genai_config.json").read_text(encoding="utf-8"))
     config["model"]["type"] = "decoder-pipeline"

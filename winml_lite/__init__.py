@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .llama_extensions import LlamaStageOptions
     from .media_encoder import MediaEncoder, SequenceSegmentLayout
     from .model import Model, ModelSchema, OrtModelSchema
+    from .onnx_description import ExternalData, OnnxDescription, describe_onnx
     from .ort_extensions import OrtNamedBindings, OrtStageDiagnostics, OrtStageOptions
     from .ort_format import save_as_ort
     from .pipeline import Pipeline
@@ -60,6 +61,7 @@ __all__ = [
     "ExecutionTarget",
     "ExecutionTargetKind",
     "ExecutionTargetPreference",
+    "ExternalData",
     "Fence",
     "GgufFile",
     "LlamaStageOptions",
@@ -69,6 +71,7 @@ __all__ = [
     "ModelCompiler",
     "ModelSchema",
     "NotSupportedError",
+    "OnnxDescription",
     "OrtModelSchema",
     "OrtNamedBindings",
     "OrtStageDiagnostics",
@@ -100,6 +103,7 @@ __all__ = [
     "TokenTensorOptions",
     "Vocabulary",
     "WinMLError",
+    "describe_onnx",
     "engines",
     "save_as_ort",
 ]
@@ -113,6 +117,7 @@ _MODULES = {
     "ExecutionTarget": ".target",
     "ExecutionTargetKind": ".values",
     "ExecutionTargetPreference": ".values",
+    "ExternalData": ".onnx_description",
     "Fence": ".fence",
     "GgufFile": ".files.gguf",
     "LlamaStageOptions": ".llama_extensions",
@@ -122,6 +127,7 @@ _MODULES = {
     "ModelCompiler": ".compiler",
     "ModelSchema": ".model",
     "NotSupportedError": ".errors",
+    "OnnxDescription": ".onnx_description",
     "OrtModelSchema": ".model",
     "OrtNamedBindings": ".ort_extensions",
     "OrtStageDiagnostics": ".ort_extensions",
@@ -153,6 +159,7 @@ _MODULES = {
     "TokenTensorOptions": ".values",
     "Vocabulary": ".vocabulary",
     "WinMLError": ".errors",
+    "describe_onnx": ".onnx_description",
     "engines": ".engine_info",
     "save_as_ort": ".ort_format",
 }

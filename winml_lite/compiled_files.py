@@ -94,16 +94,20 @@ class _Files:
         self.weights = None if is_inside else place.weights or f"{place.stem}.{secrets.token_hex(_DIGITS // 2)}.bin"
         self._artifact: BinaryIO | None = None
         self._weights: BinaryIO | None = None
+        self._offsets: dict[bytes, int] = {}
+        """Where initializers lie, by their digest: equal ones, as tied embeddings are, lie there once."""
 
     def place(self, data: memoryview) -> tuple[str, int] | None:
         if self.weights is None or data.nbytes < SMALLEST_EXTERNAL:
             return None
         if self._weights is None:
             self._weights = open(os.path.join(self._folder, self.weights), "wb")
-        self._weights.write(bytes(-self._weights.tell() % ALIGNMENT))
-        offset = self._weights.tell()
-        self._weights.write(data)
-        return self.weights, offset
+        digest = hashlib.sha256(data).digest()
+        if digest not in self._offsets:
+            self._weights.write(bytes(-self._weights.tell() % ALIGNMENT))
+            self._offsets[digest] = self._weights.tell()
+            self._weights.write(data)
+        return self.weights, self._offsets[digest]
 
     def write(self, data: memoryview) -> None:
         if self._artifact is None:
@@ -117,6 +121,7 @@ class _Files:
         for name in os.listdir(self._folder):
             os.unlink(os.path.join(self._folder, name))
         self._artifact = self._weights = None
+        self._offsets.clear()
 
     def close(self) -> None:
         """Close the files."""

@@ -162,6 +162,16 @@ class Pipeline(Closeable[PipelineCore]):
         core = self._core
         core.gate.hold(_RESET, core.reset)
 
+    @property
+    def stage_count(self) -> int:
+        """Number of stages."""
+        return len(self._core.stages)
+
+    @property
+    def run_count(self) -> int:
+        """Iterations that have succeeded since `build`."""
+        return self._core.gate.run_count
+
     def owns(self, stage: Stage) -> bool:
         """Return whether `stage` is one of the stages of this pipeline."""
         if not isinstance(stage, Closeable):

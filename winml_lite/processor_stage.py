@@ -12,8 +12,9 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from .errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, WinMLError, recast
-from .native.backend import SavedState, Speculation
 from .native.backend import Sequence as StageSequence
+from .native.backend import Speculation
+from .native.saved_state import SavedState
 from .native.segments import Segments
 from .storage import Storage, check_descriptor
 from .values import Descriptor, ExecutionTargetKind

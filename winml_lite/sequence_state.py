@@ -37,7 +37,8 @@ from .files.content import DIGEST_SIZE, file_digest, model_digest
 from .files.mapped import RegularFile
 from .files.writing import writing_failure
 from .handles import Closeable
-from .native.backend import SavedState, Sequence
+from .native.backend import Sequence
+from .native.saved_state import SavedState
 from .stage_core import StageCore
 
 _SAVE = "IWinMLStage.SaveSequenceState"

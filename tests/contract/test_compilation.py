@@ -231,7 +231,7 @@ def test_a_source_with_external_weights(
 ) -> None:
     compiler.compile_to_file(runtime.load_model(files.external[0]), tmp_path / "out.onnx")
     assert os.listdir(tmp_path) == ["out.onnx"]
-    assert run(runtime, runtime.load_model(tmp_path / "out.onnx"), np.float32([1, 2])).tolist() == [11, 22]
+    assert run(runtime, runtime.load_model(tmp_path / "out.onnx"), np.array([1, 2], np.float32)).tolist() == [11, 22]
 
 
 def test_a_source_from_a_buffer_with_resources(
@@ -241,7 +241,7 @@ def test_a_source_from_a_buffer_with_resources(
     model = runtime.load_model_from_buffer(Path(path).read_bytes(), resources={"weights.bin": weights})
     compiler.compile_to_file(model, tmp_path / "out.onnx")
     model.close()
-    assert run(runtime, runtime.load_model(tmp_path / "out.onnx"), np.float32([1, 2])).tolist() == [11, 22]
+    assert run(runtime, runtime.load_model(tmp_path / "out.onnx"), np.array([1, 2], np.float32)).tolist() == [11, 22]
 
 
 def test_t74_a_source_from_a_buffer_without_its_resources(
@@ -295,7 +295,7 @@ def test_t65_without_large_weights_there_is_no_file(
 ) -> None:
     compiler.compile_to_file(runtime.load_model(files.external[0]), tmp_path / "out.onnx", "weights.bin")
     assert os.listdir(tmp_path) == ["out.onnx"]
-    assert run(runtime, runtime.load_model(tmp_path / "out.onnx"), np.float32([1, 2])).tolist() == [11, 22]
+    assert run(runtime, runtime.load_model(tmp_path / "out.onnx"), np.array([1, 2], np.float32)).tolist() == [11, 22]
 
 
 def test_the_weights_path_may_be_absolute_in_that_folder(compiler: ModelCompiler, dense: Model, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from genai import NotSupportedError, TextGenerationOptions, Tokenizer
 from genai.tasks import (
     CancellationSource,
     Tasks,
+    TextGenerationConfiguration,
     TextGenerationFinishReason,
     TextGenerationOutputKind,
     TextGenerationSegment,
@@ -29,11 +30,13 @@ from genai.tasks import (
     TextGenerationSequenceDisclosure,
     TextGenerationSession,
     TextGenerationSessionState,
+    TextGenerationSpeculativeMethod,
+    TextGenerationSpeculativeStatistics,
     TextGenerationStream,
     TextGenerationTask,
 )
 from models import onnx_models
-from winml_lite import GgufFile, MediaEncoder, Pipeline, Runtime, Stage, WinMLError
+from winml_lite import GgufFile, MediaEncoder, Pipeline, Runtime, Stage, TensorDataType, WinMLError
 from winml_lite.native.backend import replaced_backend
 
 Reason = TextGenerationFinishReason
@@ -66,9 +69,9 @@ class Rig:
         """The rows of some tokens."""
         return Segment.from_embeddings(*self.encoder.encode(integers(self.runtime, *ids)))
 
-    def task(self) -> TextGenerationTask:
-        """A task that no EOS ends, with the decoder as its default."""
-        configuration = (
+    def configuration(self) -> TextGenerationConfiguration:
+        """The decoder, composed."""
+        return (
             Tasks(self.runtime)
             .create_text_generation_configuration()
             .configure_unified(
@@ -82,8 +85,11 @@ class Rig:
                 token_target=self.runtime.create_cpu_target(),
             )
         )
+
+    def task(self) -> TextGenerationTask:
+        """A task that no EOS ends, with the decoder as its default."""
         tasks = Tasks(self.runtime)
-        return tasks.create_text_generation_task(self.tokenizer, (), default_configuration=configuration)
+        return tasks.create_text_generation_task(self.tokenizer, (), default_configuration=self.configuration())
 
     def session(self) -> TextGenerationSession:
         return self.task().default_session
@@ -361,6 +367,32 @@ def test_capabilities_of_a_decoder_that_takes_rows(rig: Rig) -> None:
     assert (found.supports_constrained_continuation, found.supports_constrained_embedding_segments) == (True, True)
 
 
+def test_a_decoder_with_a_stage_behind_it_takes_tokens_only(rig: Rig, files: ModelFiles) -> None:
+    runtime, builder = rig.runtime, rig.runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(files.scripted_gguf), runtime.create_cpu_target())
+    watch = runtime.create_processor(lambda logits: None, [(TensorDataType.FLOAT32, (None, None))], [])
+    builder.connect(stage, 0, builder.add_processor_stage(watch), 0)
+    configuration = (
+        Tasks(runtime)
+        .create_text_generation_configuration()
+        .configure_unified(
+            pipeline=builder.build(),
+            token_input_stage=stage,
+            token_input_index=0,
+            output_stage=stage,
+            output_index=0,
+            output_kind=TextGenerationOutputKind.LOGITS,
+            state_owner_stage=stage,
+            token_target=runtime.create_cpu_target(),
+        )
+    )
+    session = Tasks(runtime).create_text_generation_task(rig.tokenizer, ()).create_session(configuration)
+    assert session.capabilities.supports_embedding_segments is False
+    with failing(NOT_SUPPORTED, NotSupportedError):
+        session.generate_segments([rig.rows(5), tokens(10)])
+    assert ids(session.generate_segments([tokens(5), tokens(10)], options(2))) == [259, 261]
+
+
 def test_an_onnx_decoder_takes_tokens_only(rig: Rig, tmp_path: Path, runtime: Runtime) -> None:
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(
@@ -466,3 +498,20 @@ def test_the_encoder_runs_where_the_stage_does(rig: Rig, tmp_path: Path) -> None
     session = rig.session()
     with Runtime() as other, failing(NOT_SUPPORTED, NotSupportedError):
         session.create_media_encoder_from_file(tmp_path, other.create_cpu_target())
+
+
+def test_nothing_is_drafted_after_embedding_rows(rig: Rig) -> None:
+    configuration = rig.configuration()
+    configuration.set_speculative_decoding(TextGenerationSpeculativeMethod.PROMPT_LOOKUP)
+    task = Tasks(rig.runtime).create_text_generation_task(rig.tokenizer, ())
+    with task.create_session(configuration) as session:
+        with session.generate_segments([rig.rows(5, 6), tokens(10)], options(4)) as stream:
+            assert ids(stream) == [259, 261, 264, 271]
+            assert stream.result.speculative_statistics == TextGenerationSpeculativeStatistics(
+                TextGenerationSpeculativeMethod.NONE, 0, 0, 0
+            )
+        with session.generate_segments([tokens(5, 6), tokens(10)], options(4)) as stream:
+            assert ids(stream) == [259, 261, 264, 271]
+            found = stream.result.speculative_statistics
+            assert found is not None
+            assert found.method is TextGenerationSpeculativeMethod.PROMPT_LOOKUP

@@ -1,8 +1,8 @@
 """Random calls on sessions give what a reference works out from scratch (genai 6), on the fake, on ONNX Runtime and on
 llama.cpp.
 
-Prompts that begin as the sequence does, capacity edges, stops, sampling, constraints, drafts, saved states; read to the end,
-cancelled, closed, dropped, failing, cancelled or interrupted while the model runs.
+Prompts that begin as the sequence does, capacity edges, stops, sampling, constraints, drafts, saved states; read to the
+end, cancelled, closed, dropped, failing, cancelled or interrupted while the model runs.
 """
 
 from __future__ import annotations

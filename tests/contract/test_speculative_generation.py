@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fakes.backend import Script
+from fakes.decoders import Decoder, last_row_onnx, llama_decoder, onnx_decoder, random_onnx
 from fakes.model_files import ModelFiles, require_engine
 from fakes.rig import failing
 from fakes.scripted import (
@@ -31,7 +33,8 @@ from fakes.scripted import (
     saying,
     successor,
 )
-from genai import CancellationSource, TextGenerationOptions
+from fakes.two_pipelines import two_pipelines
+from genai import CancellationSource, TextGenerationOptions, Tokenizer
 from genai.tasks import (
     Tasks,
     TextGenerationConfiguration,
@@ -45,7 +48,7 @@ from genai.tasks import (
     TextGenerationSpeculativeStatistics,
 )
 from models.table_decoders import TableDecoder
-from winml_lite import NotSupportedError, WinMLError
+from winml_lite import NotSupportedError, Runtime, WinMLError
 from winml_lite.native.backend import EngineKey
 
 Reason = TextGenerationFinishReason
@@ -296,6 +299,80 @@ def test_tokens_that_the_pipeline_chooses_cannot_be_verified(tmp_path: Path, com
             configuration.validate()
         configuration.set_output(phase, stage.stage, 0, TextGenerationOutputKind.LOGITS)
         configuration.validate()
+
+
+def test_two_pipelines_cannot_speculate(onnx_engine: str, tmp_path: Path, files: ModelFiles, script: Script) -> None:
+    with two_pipelines(tmp_path, files, script) as two:
+        configuration = two.configuration()
+        configuration.set_speculative_decoding(Method.PROMPT_LOOKUP)
+        with failing(NOT_SUPPORTED, NotSupportedError):
+            configuration.validate()
+        configuration.set_speculative_decoding(Method.NONE)
+        configuration.validate()
+
+
+def decoder_configuration(decoder: Decoder) -> TextGenerationConfiguration:
+    configuration = Tasks(decoder.runtime).create_text_generation_configuration()
+    configuration.configure_unified(
+        pipeline=decoder.pipeline,
+        token_input_stage=decoder.stage,
+        token_input_index=0,
+        output_stage=decoder.stage,
+        output_index=0,
+        output_kind=TextGenerationOutputKind.LOGITS,
+        state_owner_stage=decoder.stage,
+        token_target=decoder.runtime.create_cpu_target(),
+    )
+    configuration.set_speculative_decoding(Method.PROMPT_LOOKUP)
+    return configuration
+
+
+def test_a_graph_with_the_last_row_only_cannot_speculate(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+    with failing(NOT_SUPPORTED, NotSupportedError) as caught:
+        decoder_configuration(onnx_decoder(runtime, last_row_onnx(files), 16)).validate()
+    assert "converted again" in str(caught.value)
+    decoder_configuration(onnx_decoder(runtime, random_onnx(files, "gqa", all_logits=False), 16)).validate()
+
+
+def test_recurrent_state_must_be_prepared_to_go_back(runtime: Runtime, files: ModelFiles, llama: None) -> None:
+    with failing(NOT_SUPPORTED, NotSupportedError) as caught:
+        decoder_configuration(llama_decoder(runtime, files.hybrid_gguf, 16)).validate()
+    assert "draft_token_limit_hint" in str(caught.value)
+    decoder_configuration(llama_decoder(runtime, files.hybrid_gguf, 16, 2)).validate()
+
+
+def test_a_stage_with_a_predictor_drafts_with_it(runtime: Runtime, files: ModelFiles, llama: None) -> None:
+    decoder = llama_decoder(runtime, files.hybrid_gguf, 128, 2, predicts=True)
+    configuration = decoder_configuration(decoder)
+    configuration.set_speculative_decoding(Method.MODEL, 16)
+    with Tokenizer.from_file(files.hybrid_gguf) as tokenizer:
+        task = Tasks(runtime).create_text_generation_task(tokenizer, ())
+        with task.create_session(configuration) as session:
+            found = statistics(generated(session, [5, 9, 33, 120, 7], options(60)))
+    assert found.method is Method.MODEL
+    assert 0 < found.accepted_draft_token_count <= found.draft_token_count <= 2 * found.verification_step_count
+
+
+def test_the_stage_of_the_output_keeps_the_state(both_engines: str, runtime: Runtime, files: ModelFiles) -> None:
+    builder = runtime.create_pipeline_builder()
+    first, second = (builder.add_model_stage(runtime.load_model(files.scripted_gguf)) for _ in range(2))
+    pipeline = builder.build()
+    for token_stage, output_stage in ((first, second), (second, first)):
+        configuration = Tasks(runtime).create_text_generation_configuration()
+        configuration.configure_unified(
+            pipeline=pipeline,
+            token_input_stage=token_stage,
+            token_input_index=0,
+            output_stage=output_stage,
+            output_index=0,
+            output_kind=TextGenerationOutputKind.LOGITS,
+            state_owner_stage=first,
+            token_target=runtime.create_cpu_target(),
+        )
+        configuration.validate()
+        configuration.set_speculative_decoding(Method.PROMPT_LOOKUP)
+        with failing(NOT_SUPPORTED, NotSupportedError):
+            configuration.validate()
 
 
 def test_drafting_is_set_by_known_methods_and_counts(stage: Composed) -> None:

@@ -30,9 +30,10 @@ from winml_lite.errors import (
     WinMLError,
 )
 from winml_lite.files.artifact import Artifact, GgufArtifact
-from winml_lite.native.backend import Placement, SavedState, Speculation, StageOptions
+from winml_lite.native.backend import Placement, Speculation, StageOptions
 from winml_lite.native.backend import Sequence as StageSequence
 from winml_lite.native.hardware import Device
+from winml_lite.native.saved_state import SavedState
 from winml_lite.native.segments import SegmentPlan, Segments
 from winml_lite.storage import Storage, check_descriptor
 from winml_lite.values import FREE_DIMENSION, NUMPY_NAMES, Descriptor, EngineInfo, ExecutionTargetKind, TensorDataType

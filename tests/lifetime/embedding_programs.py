@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import random
+import signal
 import sys
 import threading
 import time
@@ -97,6 +99,31 @@ def states_grow_no_memory(path: str) -> None:
             if cycle == 10 * WARM_UP:
                 before = process.memory_info().rss
     assert process.memory_info().rss - before < MAX_GROWTH
+
+
+def interrupts_leave_everything_whole(path: str) -> None:
+    state, second = Path(path).with_suffix(".first"), Path(path).with_suffix(".second")
+    chance = random.Random(7)
+    prompt = "the cat sat on a mat " * 8
+    with genai.load(path, threads=1) as model:
+        wanted = model.generate(prompt, max_new_tokens=5).token_ids
+        model.save_state(state)
+        scores = model.score(prompt, [" the", " dog"])
+        for _ in range(25):
+            timer = threading.Timer(chance.uniform(0.0, 0.03), os.kill, (os.getpid(), signal.SIGINT))
+            try:
+                timer.start()
+                while True:
+                    model.load_state(state)
+                    model.save_state(second)
+                    model.score(prompt, [" the", " dog"])
+            except KeyboardInterrupt:
+                timer.join()
+        for file in (state, second):
+            model.load_state(file)
+            assert model.generate(prompt, max_new_tokens=5).token_ids == wanted
+        assert model.score(prompt, [" the", " dog"]) == scores
+    assert not list(Path(path).parent.glob(".*.part"))
 
 
 if __name__ == "__main__":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from fakes.model_files import ModelFiles, require_engine
-from models.recipes import encoder_gguf, encoder_onnx
+from models.recipes import encoder_gguf, encoder_onnx, random_gguf, random_onnx
 
 FOLDER = Path(__file__).parent
 ROOT = FOLDER.parents[1]
@@ -62,3 +63,10 @@ def test_a_forked_child_is_told(files: ModelFiles) -> None:
 @pytest.mark.usefixtures("llama")
 def test_states_grow_no_memory(files: ModelFiles) -> None:
     run_silently("states_grow_no_memory", files.gguf)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent")
+@pytest.mark.parametrize("recipe", [random_gguf, random_onnx])
+def test_interrupts_leave_everything_whole(tmp_path: Path, recipe: Callable[[Path], Path]) -> None:
+    require_engine("llama" if recipe is random_gguf else "ort")
+    run_silently("interrupts_leave_everything_whole", recipe(tmp_path))

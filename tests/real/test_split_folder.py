@@ -21,6 +21,7 @@ from genai.tasks import (
     TextGenerationSession,
 )
 from models import recipes
+from models.split_decoder import split_in_three
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("ort")]
 
@@ -52,6 +53,12 @@ def test_three_graphs_say_what_one_says(files: ModelFiles, folder: Path) -> None
             assert (
                 three.generate(prompt, max_new_tokens=12).token_ids == one.generate(prompt, max_new_tokens=12).token_ids
             )
+
+
+def test_a_folder_that_was_cut_in_two_before_is_cut_in_three(files: ModelFiles, tmp_path: Path) -> None:
+    source = recipes.scripted_split(files.folder)
+    with genai.load(split_in_three(source, tmp_path / "three"), threads=1) as model:
+        assert model.generate(ASKED).text == SENTENCE
 
 
 def test_a_shared_prefix_is_not_evaluated_again(folder: Path) -> None:

@@ -27,6 +27,8 @@ def test_help_of_a_command(path: tuple[str, ...]) -> None:
     assert "Usage:" in result.output
 
 
-@pytest.mark.parametrize("name", ["generate", "chat", "tokens", "show", "targets", "models", "convert", "bench", "perplexity"])
+@pytest.mark.parametrize(
+    "name", ["generate", "chat", "tokens", "show", "targets", "models", "convert", "compile", "bench", "perplexity"]
+)
 def test_the_promised_commands_are_there(name: str) -> None:
     assert (name,) in command_paths(main)

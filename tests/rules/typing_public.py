@@ -27,6 +27,23 @@ def short_road(model: genai.LanguageModel) -> None:
     assert_type(model.tokenizer.create_decoder().decode_token(1), str)
 
 
+def sampling(model: genai.LanguageModel) -> None:
+    def halve(ids: tuple[int, ...], row: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return row / 2
+
+    def is_long(token_ids: tuple[int, ...], text: str) -> bool:
+        return len(text) > 100
+
+    options = genai.TextGenerationOptions(8, logits_processors=halve, stopping=is_long, dry_sequence_breakers="\n")
+    assert_type(options.top_n_sigma, float)
+    result = model.generate("text", logits_processors=[halve], stopping=is_long, logit_bias={1: -1.5}, top_logprobs=2)
+    assert_type(result.logprobs, tuple[genai.TokenLogprob, ...] | None)
+    assert_type(result.stop_offset, int | None)
+    record = genai.TokenLogprob(1, -0.5, ((1, -0.5),))
+    assert_type(record.top, tuple[tuple[int, float], ...])
+    model.generate("text", logit_bias={"1": float("-inf")}, dry_sequence_breakers=[13, "\n"], include_stop=True)
+
+
 def object_model(runtime: winml_lite.Runtime, stage: winml_lite.Stage) -> None:
     assert_type(runtime.enumerate_devices(), list[winml_lite.DeviceInfo])
     model = runtime.load_model("model.onnx")

@@ -51,7 +51,7 @@ def _artifact(
     data: Data, path: str | None, kept: bytes | None, resources: Mapping[str, memoryview] | None
 ) -> OnnxArtifact:
     try:
-        return _read(_Buffer(data), path, kept, resources)
+        return _read(Buffer(data), path, kept, resources)
     except ValueError as error:
         head = data[:HEAD_SIZE]
         found = None if head[4:8] == IDENTIFIER else foreign_content(head)
@@ -60,7 +60,7 @@ def _artifact(
         raise WinMLError(FILE_CORRUPT, context, f"{path or 'the model buffer'}: not an ORT model, {why}") from None
 
 
-class _Buffer:
+class Buffer:
     """The file with checked reads, each paid from the budget."""
 
     def __init__(self, data: Data) -> None:
@@ -88,10 +88,10 @@ class _Buffer:
     def string(self, position: int) -> bytes:
         return self.raw(position + 4, self.number(_U32, position))
 
-    def root(self) -> _Table:
+    def root(self) -> Table:
         if self.raw(4, 4) != IDENTIFIER:
             raise ValueError("the identifier ORTM is missing")
-        return _Table(self, self.follow(0))
+        return Table(self, self.follow(0))
 
     def _spend(self, size: int) -> None:
         self._budget -= size
@@ -99,12 +99,12 @@ class _Buffer:
             raise ValueError("its offsets lead to the same places over and over")
 
 
-class _Table:
+class Table:
     """A FlatBuffers table; absent fields read as zero, empty or None."""
 
     __slots__ = ("_buffer", "_position", "_size", "_vtable")
 
-    def __init__(self, buffer: _Buffer, position: int) -> None:
+    def __init__(self, buffer: Buffer, position: int) -> None:
         self._buffer = buffer
         self._position = position
         self._vtable = position - buffer.number(_I32, position)
@@ -132,9 +132,9 @@ class _Table:
     def text(self, slot: int) -> str:
         return self.string(slot).decode("utf-8")
 
-    def table(self, slot: int) -> _Table | None:
+    def table(self, slot: int) -> Table | None:
         position = self._field(slot)
-        return None if position is None else _Table(self._buffer, self._buffer.follow(position))
+        return None if position is None else Table(self._buffer, self._buffer.follow(position))
 
     def _elements(self, slot: int) -> Iterator[int]:
         position = self._field(slot)
@@ -143,15 +143,15 @@ class _Table:
             for index in range(self._buffer.number(_U32, start)):
                 yield self._buffer.follow(start + 4 + 4 * index)
 
-    def tables(self, slot: int) -> Iterator[_Table]:
-        return (_Table(self._buffer, position) for position in self._elements(slot))
+    def tables(self, slot: int) -> Iterator[Table]:
+        return (Table(self._buffer, position) for position in self._elements(slot))
 
     def strings(self, slot: int) -> list[bytes]:
         return [self._buffer.string(position) for position in self._elements(slot)]
 
 
 def _read(
-    buffer: _Buffer, path: str | None, data: bytes | None, resources: Mapping[str, memoryview] | None
+    buffer: Buffer, path: str | None, data: bytes | None, resources: Mapping[str, memoryview] | None
 ) -> OnnxArtifact:
     model = buffer.root().table(1)
     graph = model.table(7) if model is not None else None
@@ -179,7 +179,7 @@ def _named(ports: Mapping[bytes, Port], name: bytes) -> Port:
     return port if port is not None else Port(name.decode("utf-8"), TensorDataType.UNDEFINED, (), rank_known=False)
 
 
-def _port(value: _Table) -> Port:
+def _port(value: Table) -> Port:
     """ValueInfo: name, then TypeInfo with a union member and its value."""
     name = value.text(0)
     type_info = value.table(2)
@@ -195,7 +195,7 @@ def _port(value: _Table) -> Port:
     return Port(name, data_type, tuple(_dimension(dimension) for dimension in shape.tables(0)))
 
 
-def _dimension(dimension: _Table) -> Dimension:
+def _dimension(dimension: Table) -> Dimension:
     value = dimension.table(0)
     if value is None:
         return None
@@ -206,7 +206,7 @@ def _dimension(dimension: _Table) -> Dimension:
     return (value.text(2) or None) if kind == _SYMBOL else None
 
 
-def _shareable_pairs(graph: _Table, inputs: list[str], outputs: list[str]) -> frozenset[tuple[int, int]]:
+def _shareable_pairs(graph: Table, inputs: list[str], outputs: list[str]) -> frozenset[tuple[int, int]]:
     uses: Counter[bytes] = Counter()
     caches: list[tuple[bytes, bytes]] = []
     for node in graph.tables(2):
@@ -217,7 +217,7 @@ def _shareable_pairs(graph: _Table, inputs: list[str], outputs: list[str]) -> fr
     return shareable(caches, uses, inputs, outputs)
 
 
-def _metadata(model: _Table) -> dict[str, str]:
+def _metadata(model: Table) -> dict[str, str]:
     properties = {entry.text(0): entry.text(1) for entry in model.tables(9)}
     opsets = {opset.text(0) or "ai.onnx": opset.integer(1, _I64) for opset in model.tables(1)}
     return model_metadata(properties, model.text(2), opsets)

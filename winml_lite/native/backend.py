@@ -19,6 +19,7 @@ from ..files.artifact import Artifact
 from ..storage import Storage
 from ..values import Descriptor, EngineInfo, ExecutionTargetKind, SpeculativeCapabilities
 from .hardware import Device
+from .saved_state import SavedState
 from .segments import Segments
 
 EngineKey = Literal["ort", "llama"]
@@ -168,26 +169,6 @@ class Speculation(Protocol):
 
     def propose(self, pending: int, maximum: int) -> list[int]:
         """Draft at most `maximum` tokens to follow the sequence and `pending`, which is not consumed yet."""
-
-
-class SavedState(Protocol):
-    """The state of a stage as a file: the part of it that the engine writes and reads."""
-
-    @property
-    def layout(self) -> dict[str, object]:
-        """What a state must have in common with the stage that takes it over, as JSON values."""
-
-    def write(self, path: str) -> object:
-        """Write the present state into the file `path`, and nothing else; return what `read` is to be told, as JSON.
-
-        0x80070032 for a state that cannot be saved.
-        """
-
-    def read(self, path: str, position: int, told: object) -> None:
-        """Take over a state of `position` positions from the start of a file that is known to be whole.
-
-        A failure leaves position 0.
-        """
 
 
 class StageExecutor(Protocol):

@@ -15,7 +15,7 @@ _releases: list[Callable[[], object]] = []
 
 
 def keeps_teams(release: Callable[[], object]) -> None:
-    """Name what makes a loaded engine let go of the team of the calling thread; it must be quick where there is none."""
+    """Name what makes a loaded engine let go of the team of the calling thread; quick where there is none."""
     _releases.append(release)
 
 

@@ -186,3 +186,12 @@ def test_calls_beyond_the_limit_end_the_turn(tmp_path: Path) -> None:
 
     with failing(0x80070038):
         run(tmp_path, [ADD, ADD], program)
+
+
+@pytest.mark.parametrize("fields", [{"temperature": -1}, {"choices": ()}, {"timeout": -1}, {"tool_choice": "sub"}])
+def test_wrong_arguments_are_told_at_once(tmp_path: Path, fields: Any) -> None:
+    async def program(fake: ToolModel) -> None:
+        with pytest.raises(ValueError, match=next(iter(fields))):
+            fake.model.chat().astream("Hi", **fields)
+
+    run(tmp_path, [], program)

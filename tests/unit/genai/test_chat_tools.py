@@ -11,7 +11,7 @@ import pytest
 
 from fakes.rig import failing
 from fakes.tool_model import END, call, tool_model
-from genai import NotSupportedError, TextGenerationFinishReason, WinMLError
+from genai import CancellationSource, NotSupportedError, TextGenerationFinishReason, WinMLError
 from genai.chat_reply import ToolCall, ToolCallStatus
 from genai.messages import ChatCompletionTool
 
@@ -312,6 +312,16 @@ def test_cancelling_in_a_tool_stops_before_the_next_round(tmp_path: Path) -> Non
         stream = chat.stream("2 + 3?", tools=[add], on_call=lambda made: stream.cancel())
         assert stream.read().finish_reason is Reason.CANCELED
         assert len(fake.prompts) == 1
+
+
+def test_a_source_that_is_cancelled_in_a_tool_stops_the_calls(tmp_path: Path) -> None:
+    source = CancellationSource()
+    with tool_model(tmp_path, [f"{ADD}\n{ADD}", "It is 5.", "Hello."]) as fake:
+        chat = fake.model.chat(tools=[add], on_call=lambda made: source.cancel())
+        reply = chat.send("2 + 3?", cancellation=source)
+        statuses = [made.status for made in reply.tool_calls]
+        assert (reply.finish_reason, statuses) == (Reason.CANCELED, [Status.DONE, Status.PENDING])
+        assert (chat.messages, len(fake.prompts)) == ((), 1)
 
 
 def test_dropping_a_stream_frees_chat_and_model(tmp_path: Path) -> None:

@@ -44,8 +44,8 @@ def test_nothing_where_wide_steps_cost_what_they_bring() -> None:
 
 
 def test_a_gain_that_is_hardly_one_is_left() -> None:
-    assert draft_length(SetCosts(0.2), [0.25]) == 0  # 1.25 / 1.2 = 1.04
-    assert draft_length(SetCosts(0.2), [0.27]) == 1  # 1.27 / 1.2 = 1.06
+    assert draft_length(SetCosts(0.2), [0.31]) == 0  # 1.31 / 1.2 = 1.09
+    assert draft_length(SetCosts(0.2), [0.33]) == 1  # 1.33 / 1.2 = 1.11
 
 
 def test_two_single_steps_come_first_and_then_a_short_draft() -> None:

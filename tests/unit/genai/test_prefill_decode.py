@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from genai.tasks import (
     TextGenerationSessionState,
     TextGenerationStream,
 )
-from winml_lite import WinMLError
+from winml_lite import Pipeline, WinMLError
 
 Reason = TextGenerationFinishReason
 State = TextGenerationSessionState
@@ -87,6 +89,25 @@ def test_a_run_whose_row_was_not_used_is_not_repeated(
     assert script.runs == 4
 
 
+@pytest.mark.parametrize("run", [1, 2, 3, 4])
+def test_an_interrupt_behind_a_run_does_not_repeat_it(
+    two: tuple[TwoPipelines, dict[str, Any]], script: Script, run: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, original = [0], Pipeline.run
+
+    def interrupted(self: Pipeline) -> None:
+        original(self)
+        runs[0] += 1
+        if runs[0] == run:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Pipeline, "run", interrupted)
+    pipelines, stream = begin(two)
+    read_on(pipelines, stream)
+    assert stream.result.token_ids == (6, 12, 8, 0)
+    assert script.runs == 4
+
+
 @pytest.mark.parametrize("run", [1, 2, 4])
 def test_a_failing_run_ends_the_stream(two: tuple[TwoPipelines, dict[str, Any]], script: Script, run: int) -> None:
     pipelines, changes = two
@@ -123,6 +144,27 @@ def test_a_cancel_during_a_run_ends_the_stream(
     assert stream.result.finish_reason is Reason.CANCELED
     assert stream.result.generated_token_count == run - 1
     assert script.runs == run
+
+
+def test_closing_gives_both_pipelines_up_at_once(two: tuple[TwoPipelines, dict[str, Any]]) -> None:
+    pipelines, changes = two
+    session = pipelines.session(**changes)
+    stream = session.generate_tokens([1, 2, 3], TextGenerationOptions(2))
+    read_on(pipelines, stream)
+    parts = pipelines.prefill, pipelines.decode
+    executors = [weakref.ref(part.pipeline.underlying_object.executors[0]) for part in parts]
+    gc.collect()
+    gc.disable()
+    try:
+        for part in parts:
+            part.stage.close()
+            part.pipeline.close()
+        assert None not in [executor() for executor in executors]
+        session.close()
+        assert [executor() for executor in executors] == [None, None]
+    finally:
+        gc.enable()
+    assert stream.result.token_ids == (6, 12)
 
 
 def test_a_pipeline_in_use_refuses_the_start_and_changes_nothing(

@@ -349,12 +349,14 @@ def test_an_interrupted_step_may_be_left_at_once() -> None:
     assert decoder.history == [D, A]
 
 
-def test_a_state_that_cannot_go_back_begins_anew() -> None:
+def test_a_state_that_cannot_go_back_begins_anew_and_drafts_no_more() -> None:
     decoder = SteppingDecoder(successor, can_rewind=False)
-    core = core_of(decoder, [C, X])
-    assert read(begin(core, [D, A], 4)) == [B, C, D, A]
-    assert decoder.runs == [[D, A], [B, C, X], [D, A, B, C, D]]
+    core = core_of(decoder, [C, X], [A, B])
+    loop = begin(core, [D, A], 6)
+    assert read(loop) == [B, C, D, A, B, C]
+    assert decoder.runs == [[D, A], [B, C, X], [D, A, B, C, D], [A], [B]]
     assert decoder.resets == 1
+    assert "taken back" in str(statistics(loop).failure)
 
 
 def test_a_failing_step_is_an_error() -> None:

@@ -53,9 +53,16 @@ def test_a_file_for_weights_takes_those_of_1024_bytes_and_more(tmp_path: Path) -
 def test_a_large_model_gets_weights_named_after_their_content(tmp_path: Path) -> None:
     size = compiled_files.MOST_INSIDE
     source = OnnxArtifact((), (), "onnx", data=b"x" * 10, external_sizes={"a": size - 10, "b": 1})
-    name = f"out.{sha256(LARGE + LARGE).hexdigest()[:16]}.bin"
-    assert made(tmp_path, None, source) == f"[('{name}', 0), None, ('{name}', 1024)]!"
-    assert (tmp_path / name).read_bytes() == LARGE + LARGE
+    name = f"out.{sha256(LARGE).hexdigest()[:16]}.bin"
+    assert made(tmp_path, None, source) == f"[('{name}', 0), None, ('{name}', 0)]!"
+    assert (tmp_path / name).read_bytes() == LARGE
+
+
+def test_equal_initializers_lie_in_the_file_once(tmp_path: Path) -> None:
+    assert (
+        made(tmp_path, "w.bin", SOURCE, LARGE, b"a" * 1024, LARGE) == "[('w.bin', 0), ('w.bin', 1024), ('w.bin', 0)]!"
+    )
+    assert (tmp_path / "w.bin").read_bytes() == LARGE + b"a" * 1024
 
 
 def test_a_large_model_without_large_weights_has_no_file_for_them(tmp_path: Path) -> None:

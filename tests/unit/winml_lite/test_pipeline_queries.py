@@ -37,6 +37,21 @@ def test_a_pipeline_knows_which_inputs_its_stages_feed(runtime: Runtime, files: 
     assert pipeline.is_connected(second, 0, next_iteration=True) is False
 
 
+def test_a_pipeline_knows_how_many_stages_it_has(runtime: Runtime, files: ModelFiles) -> None:
+    assert chain(runtime, files)[2].stage_count == 2
+
+
+def test_a_pipeline_counts_the_runs_that_succeeded(runtime: Runtime, files: ModelFiles) -> None:
+    first, second, pipeline = chain(runtime, files)
+    with failing(0x80070057):
+        pipeline.run()
+    for stage, index in ((first, 0), (first, 1), (second, 1)):
+        stage.bind_input(index, floats(runtime, 1, 2))
+    pipeline.run()
+    pipeline.run()
+    assert pipeline.run_count == 2
+
+
 def test_a_stage_of_another_pipeline_is_not_connected(runtime: Runtime, files: ModelFiles) -> None:
     first, _, _ = chain(runtime, files)
     _, _, other = chain(runtime, files)

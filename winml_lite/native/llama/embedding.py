@@ -23,7 +23,8 @@ from ...handles import Resource
 from ...storage import Storage, check_descriptor, descriptor_text
 from ...values import FREE_DIMENSION, Descriptor, ExecutionTargetKind, TensorDataType
 from ..activity import SOME_THREAD, Activity, apart, free_last
-from ..backend import SavedState, Sequence, Speculation
+from ..backend import Sequence, Speculation
+from ..saved_state import SavedState
 from ..segments import Segments
 from .api import LlamaApi, retyped
 from .context import AbortFlag, decode_error

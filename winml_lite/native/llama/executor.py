@@ -13,7 +13,8 @@ from ...handles import free_in_child
 from ...storage import Bytes, Storage, check_descriptor, descriptor_text
 from ...values import FREE_DIMENSION, Descriptor, ExecutionTargetKind, TensorDataType
 from ..activity import at_exit
-from ..backend import SavedState, Sequence, Speculation
+from ..backend import Sequence, Speculation
+from ..saved_state import SavedState
 from ..segments import Segments
 from .saved_state import LlamaSavedState
 from .segments import LlamaSegments, Segment

@@ -14,7 +14,8 @@ from ...files.artifact import OnnxArtifact
 from ...storage import Storage
 from ...values import ExecutionTargetKind, TensorDataType
 from ..activity import SOME_THREAD
-from ..backend import SavedState, Sequence, Speculation, StageOptions
+from ..backend import Sequence, Speculation, StageOptions
+from ..saved_state import SavedState
 from ..segments import Segments
 from . import api
 from .calls import PreparedCall, RunControl

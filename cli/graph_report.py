@@ -1,0 +1,103 @@
+"""What `winml-lite show` says of an ONNX graph: ports, operators, weights in other files, who could run it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import winml_lite
+
+from .failure import describe
+
+_FREE = 0xFFFFFFFFFFFFFFFF
+_CACHE_PORT = re.compile(r"^(past\w*|present\w*)\.\d+\.")
+_CPU_PROVIDER = "CPUExecutionProvider"
+_MOST_IN_A_LINE = 6
+
+
+def graph_record(path: Path, with_providers: bool) -> dict[str, Any]:
+    """Describe an `.onnx` or `.ort` file; with `with_providers` it is built for each of them."""
+    about = winml_lite.describe_onnx(path)
+    with winml_lite.Runtime() as runtime, runtime.load_model(path) as model:
+        schema, names = model.schema(), model.ort_schema()
+        inputs = [(names.input_name(index), *schema.input_desc(index)) for index in range(schema.input_count)]
+        outputs = [(names.output_name(index), *schema.output_desc(index)) for index in range(schema.output_count)]
+        providers = {"providers": list(_providers(runtime, model))} if with_providers else {}
+    return {
+        "format": about.format,
+        "producer": about.producer,
+        "opsets": dict(about.opsets),
+        "operators": dict(about.operators),
+        "external_data": [
+            {"location": data.location, "needed_bytes": data.needed_bytes, "file_bytes": data.file_bytes}
+            for data in about.external_data
+        ],
+        "model_metadata": dict(about.metadata),
+        "inputs": [_port(*port) for port in inputs],
+        "outputs": [_port(*port) for port in outputs],
+        **providers,
+    }
+
+
+def _port(name: str, data_type: winml_lite.TensorDataType, shape: tuple[int, ...]) -> dict[str, Any]:
+    return {"name": name, "type": data_type.name, "shape": [None if extent == _FREE else extent for extent in shape]}
+
+
+def _providers(runtime: winml_lite.Runtime, model: winml_lite.Model) -> Iterator[dict[str, Any]]:
+    """Build the model for each execution provider and class of hardware that is there."""
+    places = [(name, device.kind) for device in runtime.enumerate_devices() for name in device.providers]
+    for name, kind in dict.fromkeys(places):
+        if name == _CPU_PROVIDER:
+            target = runtime.create_cpu_target()
+        else:
+            target = runtime.create_ort_execution_target(name, kind)
+        builder = runtime.create_pipeline_builder()
+        builder.add_model_stage(model, target)
+        problem = None
+        try:
+            builder.build().close()
+        except winml_lite.WinMLError as error:
+            problem = describe(error)
+        yield {"provider": name, "target": kind.name, "takes_it": problem is None, "problem": problem}
+
+
+def graph_lines(record: dict[str, Any]) -> list[str]:
+    """Lay the record out for people; nothing for what is no graph."""
+    lines = []
+    for side in ("inputs", "outputs"):
+        lines += [f"{side[:-1]:14} {text}" for text in _port_lines(record.get(side, []))]
+    opsets = [f"{domain} {version}" for domain, version in record.get("opsets", {}).items()]
+    lines += _wrapped("opsets", opsets)
+    operators = [f"{count} {name}" for name, count in record.get("operators", {}).items()]
+    lines += _wrapped("operators", operators)
+    for data in record.get("external_data", ()):
+        lines.append(f"external data  {data['location']}, {_state(data['needed_bytes'], data['file_bytes'])}")
+    for entry in record.get("providers", ()):
+        state = "takes it" if entry["takes_it"] else entry["problem"]
+        lines.append(f"provider       {entry['provider']} ({entry['target']}): {state}")
+    return lines
+
+
+def _state(needed: int, found: int | None) -> str:
+    if found is None:
+        return f"{needed:,} bytes needed, the file is missing"
+    return f"{found:,} bytes" + (f", {needed:,} needed" if found < needed else "")
+
+
+def _wrapped(heading: str, entries: list[str]) -> list[str]:
+    """List entries, a few in a line."""
+    rows = [entries[start : start + _MOST_IN_A_LINE] for start in range(0, len(entries), _MOST_IN_A_LINE)]
+    return [f"{heading if not number else '':14} {', '.join(row)}" for number, row in enumerate(rows)]
+
+
+def _port_lines(ports: list[dict[str, Any]]) -> list[str]:
+    """Describe ports, those of the cache that differ in their layer alone in one line."""
+    counts: Counter[str] = Counter()
+    for port in ports:
+        name = _CACHE_PORT.sub(r"\1.N.", port["name"])
+        shape = ", ".join("?" if extent is None else str(extent) for extent in port["shape"])
+        counts[f"{name} {port['type']} [{shape}]"] += 1
+    return [text if count == 1 else f"{text}, {count} layers" for text, count in counts.items()]

@@ -1,0 +1,134 @@
+"""`winml-lite compile`, and what `winml-lite show` says of graphs, as a user would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from models import onnx_models
+from models.recipes import SENTENCE, scripted_onnx
+from winml_lite import describe_onnx
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = [sys.executable, "-c", "from cli.main import main; main(prog_name='winml-lite')"]
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("ort")]
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "WINML_LITE_HOME": str(folder / "home")}
+    command = [*PROGRAM, *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8"
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with `dense.onnx`, and `outside.onnx` with its weights in `weights.bin`."""
+    onnx_models.save(onnx_models.dense(), tmp_path / "dense.onnx")
+    model, weights = onnx_models.external_weights()
+    (tmp_path / "weights.bin").write_bytes(weights)
+    onnx_models.save(model, tmp_path / "outside.onnx")
+    return tmp_path
+
+
+def test_compile_says_where_the_result_is(folder: Path) -> None:
+    done = run(folder, "compile", "dense.onnx", "out.onnx")
+    assert (done.returncode, done.stdout) == (0, "out.onnx\n")
+    assert done.stderr.startswith("device, out.onnx 0.0 MB, ")
+    assert (folder / "out.onnx").exists()
+
+
+def test_compile_with_all_options(folder: Path) -> None:
+    arguments = ("--form", "durable", "--weights", "w.bin", "--dim", "batch=2", "--json")
+    done = run(folder, "compile", "dense.onnx", "out.onnx", *arguments)
+    record = json.loads(done.stdout)
+    assert (record["file"], record["form"], record["format"]) == ("out.onnx", "durable", "onnx")
+    assert record["files"] == {"out.onnx": (folder / "out.onnx").stat().st_size, "w.bin": 16384}
+    shown = json.loads(run(folder, "show", "out.onnx", "--json").stdout)
+    assert shown["inputs"] == [{"name": "x", "type": "FLOAT32", "shape": [2, 64]}]
+    assert shown["external_data"] == [{"location": "w.bin", "needed_bytes": 16384, "file_bytes": 16384}]
+
+
+def test_compile_to_the_ort_format(folder: Path) -> None:
+    assert run(folder, "compile", "dense.onnx", "out.ort", "--format", "ort").returncode == 0
+    assert describe_onnx(folder / "out.ort").format == "ORT"
+    assert sum(describe_onnx(folder / "out.ort").operators.values()) >= 1
+
+
+def test_compile_keeps_weights_outside_where_they_were(tmp_path: Path) -> None:
+    scripted = scripted_onnx(tmp_path / "scripted")
+    assert run(tmp_path, "compile", str(scripted), str(scripted / "model2.onnx")).returncode == 0
+    inside = describe_onnx(scripted / "model.onnx").external_data == ()
+    assert (scripted / "model2.onnx.data").exists() is not inside
+
+
+def test_a_compiled_decoder_says_the_same(tmp_path: Path) -> None:
+    scripted = scripted_onnx(tmp_path / "scripted")
+    config = (scripted / "genai_config.json").read_text(encoding="utf-8")
+    assert run(tmp_path, "compile", str(scripted), str(scripted / "fast.onnx")).returncode == 0
+    (scripted / "genai_config.json").write_text(config.replace("model.onnx", "fast.onnx"), encoding="utf-8")
+    done = run(tmp_path, "generate", "-q", "-m", str(scripted), "What is the capital of France?")
+    assert done.stdout == SENTENCE + "\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("dense.onnx", "dense.onnx"), 2, "belongs to the source model"),
+        (("dense.onnx", "out.ort"), 2, "the extension of the format onnx is .onnx"),
+        (("dense.onnx", "out.onnx", "--format", "ort"), 2, "the extension of the format ort is .ort"),
+        (("dense.onnx", "out.ort", "--format", "ort", "--weights", "w"), 2, "an .ort file holds all weights"),
+        (("dense.onnx", "out.onnx", "--dim", "batch"), 2, "give NAME=VALUE"),
+        (("dense.onnx", "out.onnx", "--dim", "batch=0"), 2, "give NAME=VALUE"),
+        (("dense.onnx", "out.onnx", "--weights", "../w.bin"), 2, "must lie in the folder of the artifact"),
+        (("dense.onnx", "missing/out.onnx"), 2, "there is no such folder"),
+        (("missing.onnx", "out.onnx"), 3, "missing.onnx"),
+        (("weights.bin", "out.onnx"), 3, "only .onnx models are compiled"),
+        ((".", "out.onnx"), 3, "holds 2 .onnx files"),
+    ],
+)
+def test_what_compile_refuses(folder: Path, arguments: tuple[str, ...], code: int, said: str) -> None:
+    before = sorted(os.listdir(folder))
+    done = run(folder, "compile", *arguments)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert said in " ".join(done.stderr.split()), done.stderr
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_show_describes_a_graph(folder: Path) -> None:
+    lines = run(folder, "show", "outside.onnx").stdout.splitlines()
+    assert "input          X FLOAT32 [2]" in lines
+    assert "opsets         ai.onnx 21" in lines
+    assert "operators      1 Add" in lines
+    assert "external data  weights.bin, 8 bytes" in lines
+    assert not any(line.startswith("provider") for line in lines)
+
+
+def test_show_tells_weights_that_are_missing_or_cut_off(folder: Path) -> None:
+    (folder / "weights.bin").write_bytes(b"1234")
+    assert "external data  weights.bin, 4 bytes, 8 needed" in run(folder, "show", "outside.onnx").stdout.splitlines()
+    (folder / "weights.bin").unlink()
+    wanted = "external data  weights.bin, 8 bytes needed, the file is missing"
+    assert wanted in run(folder, "show", "outside.onnx").stdout.splitlines()
+
+
+def test_show_tries_the_providers(folder: Path) -> None:
+    onnx_models.save(onnx_models.badop(), folder / "bad.onnx")
+    lines = run(folder, "show", "dense.onnx", "--providers").stdout.splitlines()
+    assert "provider       CPUExecutionProvider (CPU): takes it" in lines
+    (entry, *_) = json.loads(run(folder, "show", "bad.onnx", "--providers", "--json").stdout)["providers"]
+    assert (entry["provider"], entry["target"], entry["takes_it"]) == ("CPUExecutionProvider", "CPU", False)
+    assert "NoSuchOperator" in entry["problem"]
+
+
+def test_providers_of_no_model(folder: Path) -> None:
+    done = run(folder, "show", "--providers")
+    assert done.returncode == 2
+    assert "--providers needs a MODEL" in done.stderr

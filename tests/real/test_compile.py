@@ -1,0 +1,212 @@
+"""Compiled models on the real engine: SmolLM2, the ORT format, large models, what happens when writing fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from fakes.model_files import ModelFiles
+from fakes.rig import failing
+from models import onnx_models
+from winml_lite import CompiledModelForm, Model, Runtime, TensorDataType, WinMLError, compiled_files, save_as_ort
+
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("ort")]
+
+DEVICE_TARGETED, DURABLE = CompiledModelForm.DEVICE_TARGETED, CompiledModelForm.DURABLE
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def results(runtime: Runtime, model: Model, **inputs: npt.NDArray[Any]) -> list[bytes]:
+    """All outputs of one run, byte by byte; inputs that are not given are empty float32 caches."""
+    schema, names = model.schema(), model.ort_schema()
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(model, runtime.create_cpu_target())
+    stage.ort_options().set_thread_count(1)
+    for index, (_, shape) in enumerate(schema.inputs()):
+        name = names.input_name(index)
+        value = inputs[name] if name in inputs else np.zeros((1, shape[1], 0, shape[-1]), np.float32)
+        stage.bind_input(index, runtime.tensor_from_numpy(value))
+    for index in range(schema.output_count):
+        stage.request_output(index)
+    builder.build().run()
+    return [stage.output(index).to_numpy().tobytes() for index in range(schema.output_count)]
+
+
+IDS = np.array([[504, 3575, 4052, 314]])
+X = np.linspace(-1, 1, 3 * 64, dtype=np.float32).reshape(3, 64)
+
+
+@pytest.mark.parametrize("form", [DEVICE_TARGETED, DURABLE])
+@pytest.mark.parametrize("weights", [None, "weights.bin"])
+def test_smollm2_compiled_is_smollm2(
+    runtime: Runtime, smollm2_q8: Path, tmp_path: Path, form: CompiledModelForm, weights: str | None
+) -> None:
+    source = runtime.load_model(smollm2_q8 / "model.onnx")
+    runtime.create_cpu_target().compile_to_file(source, tmp_path / "out.onnx", weights, form)
+    compiled = runtime.load_model(tmp_path / "out.onnx")
+    inputs = {"input_ids": IDS, "attention_mask": np.ones_like(IDS)}
+    assert results(runtime, compiled, **inputs) == results(runtime, source, **inputs)
+
+
+def test_weights_that_are_tied_lie_there_once(runtime: Runtime, smollm2_q8: Path, tmp_path: Path) -> None:
+    source = runtime.load_model(smollm2_q8 / "model.onnx")
+    runtime.create_cpu_target().compile_to_file(source, tmp_path / "out.onnx", "weights.bin")
+    ours, theirs = (tmp_path / "weights.bin").stat().st_size, (smollm2_q8 / "model.onnx.data").stat().st_size
+    assert ours <= theirs * 1.01
+
+
+@pytest.mark.parametrize("name", ["dense", "twins", "convolution", "branches"])
+def test_a_file_of_its_own_for_a_large_model(
+    runtime: Runtime, files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(compiled_files, "MOST_INSIDE", 1000)
+    source = runtime.load_model(files.onnx(name))
+    runtime.create_cpu_target().compile_to_file(source, tmp_path / "out.onnx", form=DURABLE)
+    (weights,) = set(os.listdir(tmp_path)) - {"out.onnx"}
+    assert weights.startswith("out.") and weights.endswith(".bin") and len(weights) == len("out..bin") + 16
+    inputs = {
+        "convolution": {"x": np.ones((1, 16, 8, 8), np.float32)},
+        "branches": {"x": np.ones(512, np.float32), "chosen": np.array([True])},
+    }.get(name, {"x": X})
+    compiled = runtime.load_model(tmp_path / "out.onnx")
+    assert results(runtime, compiled, **inputs) == results(runtime, source, **inputs)
+
+
+# --- the ORT format ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [DEVICE_TARGETED, DURABLE])
+@pytest.mark.parametrize("name", ["dense", "twins"])
+def test_the_ort_format_does_the_same(
+    runtime: Runtime, files: ModelFiles, tmp_path: Path, form: CompiledModelForm, name: str
+) -> None:
+    source = runtime.load_model(files.onnx(name))
+    save_as_ort(source, tmp_path / "out.ort", form=form)
+    assert os.listdir(tmp_path) == ["out.ort"]
+    assert (tmp_path / "out.ort").read_bytes()[4:8] == b"ORTM"
+    assert results(runtime, runtime.load_model(tmp_path / "out.ort"), x=X) == results(runtime, source, x=X)
+
+
+def test_external_weights_go_into_the_ort_format(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
+    save_as_ort(runtime.load_model(files.external[0]), tmp_path / "out.ort")
+    made = runtime.load_model(tmp_path / "out.ort")
+    (result,) = results(runtime, made, X=np.array([1, 2], np.float32))
+    assert np.frombuffer(result, np.float32).tolist() == [11, 22]
+
+
+def test_extents_are_fixed_in_the_ort_format(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
+    save_as_ort(runtime.load_model(files.onnx("dense")), tmp_path / "out.ort", symbolic_dimensions={"batch": 2})
+    schema = runtime.load_model(tmp_path / "out.ort").schema()
+    assert schema.outputs() == [(TensorDataType.FLOAT32, (2, 64))]
+
+
+def test_what_the_ort_format_refuses(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
+    ort = onnx_models.to_ort(files.onnx("add"), tmp_path / "add.ort")
+    path = onnx_models.save(onnx_models.add(), tmp_path / "add.onnx")
+    before = path.read_bytes()
+    with failing(0x80070032):
+        save_as_ort(runtime.load_model(ort), tmp_path / "out.ort")
+    with failing(0x80070057):
+        save_as_ort(runtime.load_model(path), path)
+    with failing(0x80070003):
+        save_as_ort(runtime.load_model(path), tmp_path / "missing" / "out.ort")
+    with pytest.raises(WinMLError, match="NoSuchOperator"):
+        save_as_ort(runtime.load_model(files.onnx("badop")), tmp_path / "out.ort")
+    with pytest.raises(ValueError):
+        save_as_ort(runtime.load_model(path), "")
+    assert sorted(os.listdir(tmp_path)) == ["add.onnx", "add.ort"]
+    assert path.read_bytes() == before
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_while_files_are_written(
+    runtime: Runtime, files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = compiled_files._Files.write
+
+    def interrupted(output: compiled_files._Files, data: memoryview) -> None:
+        monkeypatch.setattr(compiled_files._Files, "write", write)
+        write(output, data)
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(compiled_files._Files, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runtime.create_cpu_target().compile_to_file(runtime.load_model(files.onnx("dense")), tmp_path / "out.onnx")
+    assert os.listdir(tmp_path) == []
+
+
+LIMITED = """
+    import os, resource, signal, sys
+    from winml_lite import Runtime, WinMLError
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+    runtime = Runtime()
+    try:
+        runtime.create_cpu_target().compile_to_file(runtime.load_model(sys.argv[1]), sys.argv[2], sys.argv[3] or None)
+    except WinMLError as error:
+        print(error)
+        print(os.listdir(os.path.dirname(sys.argv[2])))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
+@pytest.mark.parametrize("weights", ["", "weights.bin"])
+def test_a_file_that_cannot_grow_leaves_nothing(files: ModelFiles, tmp_path: Path, weights: str) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(LIMITED), files.onnx("dense"), str(tmp_path / "out.onnx"), weights]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    said = done.stdout.splitlines()
+    assert said[-1] == "[]", done.stderr
+    assert "File too large" in said[0]
+
+
+# --- models of more than 2 GB -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(
+    not os.environ.get("WINML_LITE_LARGE_FILES"),
+    reason="writes 4.5 GB: set WINML_LITE_LARGE_FILES=1 to run it",
+)
+def test_a_model_of_more_than_2_gb(runtime: Runtime, tmp_path: Path) -> None:
+    count, rows, columns = 14, 10_000, 4_000
+    size = rows * columns * 4
+    with open(tmp_path / "w.bin", "wb") as file:
+        file.truncate(size * count)
+        for index in range(count):  # one element of each row 3, the rest is a hole
+            file.seek(index * size + 3 * columns * 4)
+            file.write(np.float32(index + 1).tobytes())
+    weights = []
+    for index in range(count):
+        tensor = TensorProto(name=f"W{index}", data_type=TensorProto.FLOAT, dims=[rows, columns], data_location=1)
+        for key, value in (("location", "w.bin"), ("offset", str(index * size)), ("length", str(size))):
+            tensor.external_data.add(key=key, value=value)
+        weights.append(tensor)
+    nodes = [helper.make_node("Gather", [f"W{index}", "row"], [f"g{index}"]) for index in range(count)]
+    nodes.append(helper.make_node("Sum", [f"g{index}" for index in range(count)], ["y"]))
+    graph = helper.make_graph(
+        nodes,
+        "large",
+        [helper.make_tensor_value_info("row", TensorProto.INT64, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, columns])],
+        weights,
+    )
+    opsets = [helper.make_opsetid("", onnx_models.OPSET)]
+    onnx.save(helper.make_model(graph, ir_version=onnx_models.IR_VERSION, opset_imports=opsets), tmp_path / "m.onnx")
+    source = runtime.load_model(tmp_path / "m.onnx")
+    runtime.create_cpu_target().compile_to_file(source, tmp_path / "out.onnx")
+    (made,) = set(os.listdir(tmp_path)) - {"m.onnx", "w.bin", "out.onnx"}
+    assert (tmp_path / made).stat().st_size == size * count
+    (result,) = results(runtime, runtime.load_model(tmp_path / "out.onnx"), row=np.array([3]))
+    assert np.frombuffer(result, np.float32)[:2].tolist() == [105, 0]  # 1 + 2 + ... + 14

@@ -1,0 +1,89 @@
+"""What `describe_onnx` says of a file: operators, operator sets, weights in other files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from fakes.rig import failing
+from models import onnx_models
+from winml_lite import ExternalData, describe_onnx
+
+
+def described_operators(model: onnx.ModelProto, folder: Path) -> dict[str, int]:
+    return dict(describe_onnx(onnx_models.save(model, folder / "model.onnx")).operators)
+
+
+def test_operators_by_frequency(tmp_path: Path) -> None:
+    operators = described_operators(onnx_models.twins(), tmp_path)
+    assert list(operators.items()) == [("MatMul", 2), ("Relu", 1)]
+
+
+def test_operators_of_subgraphs_count(tmp_path: Path) -> None:
+    assert described_operators(onnx_models.branches(), tmp_path) == {"Add": 2, "If": 1, "Mul": 1}
+
+
+def test_operators_of_functions_count(tmp_path: Path) -> None:
+    port = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("mine", 1)]
+    function = helper.make_function("mine", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], opsets)
+    call = helper.make_node("Twice", ["x"], ["y"], domain="mine")
+    graph = helper.make_graph([call], "graph", [port], [out])
+    model = helper.make_model(graph, functions=[function], opset_imports=opsets)
+    assert described_operators(model, tmp_path) == {"mine.Twice": 1, "Add": 1}
+
+
+def test_operators_of_other_domains_have_it_in_their_name(tmp_path: Path) -> None:
+    assert "com.microsoft.GroupQueryAttention" in described_operators(onnx_models.group_query_attention(), tmp_path)
+
+
+def test_the_default_domain_has_two_spellings(tmp_path: Path) -> None:
+    model = onnx_models.add()
+    model.graph.node[0].domain = "ai.onnx"
+    assert described_operators(model, tmp_path) == {"Add": 1}
+
+
+def test_versions_producer_and_properties(tmp_path: Path) -> None:
+    model = onnx_models.add()
+    model.metadata_props.add(key="task", value="sum")
+    about = describe_onnx(onnx_models.save(model, tmp_path / "model.onnx"))
+    assert (about.format, about.producer) == ("ONNX", "winml-lite")
+    assert about.opsets == {"ai.onnx": onnx_models.OPSET}
+    assert about.metadata == {"task": "sum"}
+    assert about.external_data == ()
+
+
+@pytest.mark.parametrize(("content", "size"), [(None, None), (b"12345678", 8), (b"1234", 4)])
+def test_weights_in_another_file(tmp_path: Path, content: bytes | None, size: int | None) -> None:
+    model, _ = onnx_models.external_weights("weights.bin")
+    if content is not None:
+        (tmp_path / "weights.bin").write_bytes(content)
+    about = describe_onnx(onnx_models.save(model, tmp_path / "model.onnx"))
+    assert about.external_data == (ExternalData("weights.bin", needed_bytes=8, file_bytes=size),)
+
+
+def test_files_that_cannot_be_described(tmp_path: Path) -> None:
+    (tmp_path / "bad.onnx").write_bytes(b"\xff" * 40)
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    with failing(0x80070570):
+        describe_onnx(tmp_path / "bad.onnx")
+    with failing(0x80070032):
+        describe_onnx(tmp_path / "model.gguf")
+    with failing(0x80070002):
+        describe_onnx(tmp_path / "missing.onnx")
+
+
+def test_subgraphs_in_subgraphs_without_end(tmp_path: Path) -> None:
+    graph = onnx_models.add().graph
+    for _ in range(40):
+        outer = onnx.GraphProto(name="g")
+        outer.node.append(helper.make_node("If", ["c"], ["y"], then_branch=graph))
+        graph = outer
+    model = helper.make_model(graph)
+    with failing(0x80070570) as caught:
+        describe_onnx(onnx_models.save(model, tmp_path / "deep.onnx"))
+    assert "nested deeper" in str(caught.value)

@@ -29,8 +29,6 @@ from winml_lite import (
 )
 from winml_lite.target import TargetCore
 
-pytestmark = pytest.mark.usefixtures("ort")
-
 FREE = 2**64 - 1
 E_INVALIDARG, NOT_SUPPORTED = 0x80070057, 0x80070032
 DEVICE_TARGETED, DURABLE = CompiledModelForm.DEVICE_TARGETED, CompiledModelForm.DURABLE
@@ -49,7 +47,7 @@ def run(runtime: Runtime, model: Model, *inputs: npt.NDArray[Any]) -> npt.NDArra
 
 
 @pytest.fixture
-def target(runtime: Runtime) -> ExecutionTarget:
+def target(runtime: Runtime, ort: None) -> ExecutionTarget:
     return runtime.create_cpu_target()
 
 
@@ -59,7 +57,7 @@ def compiler(target: ExecutionTarget) -> ModelCompiler:
 
 
 @pytest.fixture
-def dense(runtime: Runtime, files: ModelFiles) -> Model:
+def dense(runtime: Runtime, files: ModelFiles, ort: None) -> Model:
     """A layer with 16 KiB of weights."""
     return runtime.load_model(files.onnx("dense"))
 

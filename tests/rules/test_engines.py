@@ -8,7 +8,10 @@ from rules.engines import ALL, groups, listed, run_on
 from rules.statements import PARTS
 
 CHECKED = {
-    f"{letter}{n}" for part in ("object-model", "generation") for letter in PARTS[part] for n in PARTS[part][letter]
+    f"{letter}{n}"
+    for part in ("object-model", "generation", "compilation")
+    for letter in PARTS[part]
+    for n in PARTS[part][letter]
 }
 """Statements whose tests an engine could change. The others are of values, text and files."""
 

@@ -20,6 +20,7 @@ BENCHMARKS = (
     "sampler",
     "growth",
     "startup",
+    "compile",
     "decode",
     "native_loop",
     "prompt",

@@ -35,6 +35,7 @@ def command(choice: ModelChoice, prompt_tokens: int, new_tokens: int, runs: int,
         record = {
             "model": model.name,
             "engine": model.engine,
+            "device": model.target.name,
             "file": model.file,
             "load_seconds": load_seconds,
             **_medians(results),

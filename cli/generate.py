@@ -104,6 +104,7 @@ def as_record(model: genai.LanguageModel, result: genai.TextGenerationResult) ->
     return {
         "model": model.name,
         "engine": model.engine,
+        "device": model.target.name,
         "file": model.file,
         "text": result.text,
         "reasoning": result.reasoning if isinstance(result, genai.ChatReply) else "",

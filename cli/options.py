@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import click
 
 import genai
+import winml_lite
 
 from . import terminal
 from .failure import ModelFailure
@@ -25,6 +26,25 @@ _ENGINE = click.option(
     "--engine",
     type=click.Choice(["llama", "ort"]),
     help="Engine for a name; a file has its own.  [default: what is there]",
+)
+_DEVICE = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "gpu", "npu"]),
+    default="auto",
+    show_default=True,
+    help="What it runs on; auto takes a GPU that the engine can use, else the CPU.",
+)
+_PROVIDER = click.option(
+    "--provider", metavar="NAME", help="Execution provider of ONNX Runtime, as `winml-lite targets` lists them."
+)
+_PROVIDER_LIBRARY = click.option(
+    "--provider-library",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Library that brings the provider NAME; it is code that will be run.",
+)
+_PROVIDER_OPTIONS = click.option(
+    "--provider-option", "provider_options", multiple=True, metavar="KEY=VALUE", help="Option of the provider."
 )
 _THREADS = click.option(
     "--threads", type=click.IntRange(1, 512), help="Threads.  [default: the CPUs that this process may use]"
@@ -69,6 +89,10 @@ class ModelChoice:
     adapters: tuple[str, ...]
     offline: bool
     quiet: bool
+    device: str = "auto"
+    provider: str | None = None
+    provider_library: Path | None = None
+    provider_options: tuple[str, ...] = ()
     speculation: Literal["lookup", "predictor"] | None = None
     draft: str | None = None
     draft_tokens: int | None = None
@@ -83,11 +107,15 @@ class ModelChoice:
             raise click.UsageError("give either --speculate or --draft")
         if self.draft_tokens is not None and self.speculation is None and self.draft is None:
             raise click.UsageError("--draft-tokens goes with --speculate or --draft")
+        options = self._provider_options()
         progress = terminal.Progress(self.source)
         try:
             model = genai.load(
                 self.source,
                 engine=self.engine,
+                target=None if self.device == "auto" else winml_lite.ExecutionTargetKind[self.device.upper()],
+                provider=self.provider,
+                provider_options=options,
                 threads=self.threads,
                 context_length=self.context_length,
                 adapters=[_adapter(text) for text in self.adapters],
@@ -101,8 +129,23 @@ class ModelChoice:
         finally:
             progress.finish()
         if not self.quiet:
-            terminal.note(f"{model.name} on {model.engine}: {model.file}")
+            provider = f", {model.provider}" if self.provider is not None else ""
+            terminal.note(f"{model.name} on {model.engine} ({model.target.name}{provider}): {model.file}")
         return model
+
+    def _provider_options(self) -> dict[str, str] | None:
+        """Register the library, and split the options, of the provider that was named."""
+        if self.provider is None:
+            if self.provider_library is not None or self.provider_options:
+                raise click.UsageError("--provider-library and --provider-option go with --provider")
+            return None
+        if self.provider_library is not None:
+            with winml_lite.Runtime() as runtime:
+                runtime.register_execution_provider(self.provider, self.provider_library)
+        pairs = [text.partition("=") for text in self.provider_options]
+        if any(not key or not sign for key, sign, _ in pairs):
+            raise click.UsageError("--provider-option takes KEY=VALUE")
+        return {key: value for key, _, value in pairs}
 
 
 def _adapter(text: str) -> tuple[str, float]:
@@ -143,6 +186,10 @@ def _choosing(command: Command, source: Decorator, more: dict[str, Decorator]) -
     options = {
         "source": source,
         "engine": _ENGINE,
+        "device": _DEVICE,
+        "provider": _PROVIDER,
+        "provider_library": _PROVIDER_LIBRARY,
+        "provider_options": _PROVIDER_OPTIONS,
         "threads": _THREADS,
         "context_length": _CONTEXT,
         "adapters": _LORA,

@@ -5,10 +5,10 @@ Imported at the first asynchronous turn. What the rounds of a turn have in commo
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import weakref
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from time import monotonic
 from types import TracebackType
 from typing import Any, Self
@@ -19,8 +19,9 @@ from .async_stream import AsyncTextStream, AsyncTurn
 from .chat_reply import ChatReply, ToolCall
 from .chat_turn import ChatTurn
 from .codes import E_NOT_VALID_STATE
+from .thread_calls import in_thread
 from .tool_calls import TurnSettings, bound_arguments, done, failed, refusal
-from .turnstile import LOOK_AGAIN, Turnstile, busy
+from .turnstile import LOOK_AGAIN, Turnstile, busy, inside
 
 StartRound = Callable[[ChatTurn], AsyncTextStream]
 
@@ -82,7 +83,9 @@ class _AsyncTurnWork:
     async def _answer_calls(self) -> bool:
         """Answer the calls of the round; False when the turn was ended meanwhile."""
         while not self._has_stopped and (pending := self.turn.pending):
-            self.turn.answered(await _answered(self.turn.settings, pending[0]))
+            with inside(self._place):
+                answered = await _answered(self.turn.settings, pending[0])
+            self.turn.answered(answered)
         return not self._has_stopped
 
     @property
@@ -141,6 +144,9 @@ class AsyncChatStream:
             self._work.turn.fail(error)
             self._work.end()
             raise
+        except StopAsyncIteration as error:  # it would pass for the end of the answer
+            self._work.end()
+            raise RuntimeError("a tool or a function of the chat raised StopAsyncIteration") from error
         except BaseException:
             self._work.end()
             raise
@@ -198,7 +204,8 @@ async def _answered(settings: TurnSettings, call: ToolCall) -> ToolCall:
     try:
         if tool.is_coroutine:
             return done(call, await tool.function(*bound.args, **bound.kwargs))
-        return done(call, await _awaited(await asyncio.to_thread(tool.function, *bound.args, **bound.kwargs)))
+        # The program does not wait for this thread when it ends, as it would for that of `asyncio.to_thread`.
+        return done(call, await _awaited(await in_thread(partial(tool.function, *bound.args, **bound.kwargs))))
     except Exception as error:
         return failed(settings, call, error)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from winml_lite import NotSupportedError, Pipeline, PipelineBuilder, Runtime, Stage
@@ -18,15 +18,14 @@ from .model_source import (
     BuildOptions,
     Engine,
     Progress,
-    Target,
     build_options,
     check_engine,
-    check_engine_name,
+    chosen_engine,
     resolve,
     single_gguf,
-    stage_target,
 )
 from .onnx_encoder import OnnxEncoder, check_encoder, read_encoder_settings
+from .placement import Target, placement
 from .tokenizer import Tokenizer
 
 
@@ -37,6 +36,8 @@ def load_embedding(
     context_length: int | None = None,
     threads: int | None = None,
     target: Target = None,
+    provider: str | None = None,
+    provider_options: Mapping[str, str] | None = None,
     adapters: Iterable[Adapter] = (),
     offline: bool = False,
     progress: Progress | None = None,
@@ -47,13 +48,14 @@ def load_embedding(
     sentence-transformers writes it: `model.onnx` there or in `onnx/`, `tokenizer.json`, and `1_Pooling/config.json`.
 
     context_length: most tokens of one text; default and limit: what the model declares.
-    engine, threads, target, adapters, offline, progress: as for `genai.load`.
+    engine, threads, target, provider, provider_options, adapters, offline, progress: as for `genai.load`.
 
     Raises WinMLError: 0x80070002 for a missing file, 0x80070570 for an unreadable one, 0x8007007E for a missing engine,
     0x80070032 for a model that has no embeddings.
     """
-    check_engine_name(engine)
-    options = build_options(context_length, threads, target, adapters)
+    place = placement(target, provider, provider_options)
+    engine = chosen_engine(engine, place)
+    options = build_options(context_length, threads, place, adapters)
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir() and engine != "ort":
         path = single_gguf(path) or path
@@ -73,7 +75,7 @@ def gguf_embedding(name: str, path: Path, options: BuildOptions) -> EmbeddingMod
 
     def add_stage(builder: PipelineBuilder) -> Stage:
         with runtime.load_model(path) as model:
-            stage = builder.add_model_stage(model, stage_target(runtime, options.target), "encoder")
+            stage = builder.add_model_stage(model, options.placement.make_target(runtime), "encoder")
         llama = stage.llama_options()
         llama.adapters = options.adapters
         if options.threads is not None:
@@ -98,9 +100,11 @@ def _onnx_embedding(name: str, path: Path, options: BuildOptions) -> EmbeddingMo
         settings = read_encoder_settings(folder)
         tokenizer = Tokenizer.from_file(folder)
         builder = runtime.create_pipeline_builder()
-        stage = builder.add_model_stage(model, stage_target(runtime, options.target), "encoder")
+        stage = builder.add_model_stage(model, options.placement.make_target(runtime), "encoder")
+        options.placement.prepare(stage)
         if options.threads is not None:
             stage.ort_options().set_thread_count(options.threads)
         built: tuple[Stage, Pipeline] = stage, builder.build()
+        options.placement.check([stage])
     encoder = OnnxEncoder(runtime, built, (inputs, outputs), settings, options.context_length)
     return EmbeddingModel(name, ENGINE_NAMES["ort"], str(file), encoder, tokenizer)

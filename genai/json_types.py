@@ -7,6 +7,7 @@ in `json_values.py`. Not here: the schemas of whole answers (`answer_form.py`).
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, MutableSequence, Sequence
@@ -117,9 +118,16 @@ def _field_type(field: JsonField) -> JsonType:
         if not is_pydantic(annotation):
             found = JsonType(_union_type(others).schema, found.read)
     found = _described(found, field.description if "description" not in found.schema else None)
-    if not field.is_required and isinstance(field.default, str | int | float) and not isinstance(field.default, Enum):
+    if not field.is_required and _is_plain(field.default):
         found = JsonType({**found.schema, "default": field.default}, found.read)
     return found
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON has a value as it is; it has no NaN and no infinity."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, str | int) and not isinstance(value, Enum)
 
 
 def _described(kind: JsonType, text: str | None) -> JsonType:
@@ -144,7 +152,7 @@ def _lift_definitions(schema: Schema) -> None:
 def _made(make: Callable[..., Any], fields: dict[str, Any]) -> Any:
     try:
         return make(**fields)
-    except (TypeError, ValueError) as error:
+    except Exception as error:  # what a class checks is its own affair
         raise WrongValueError("", f"is refused: {error}") from error
 
 

@@ -6,6 +6,7 @@ has imported it. Types that are made of others are `json_types.py`.
 
 from __future__ import annotations
 
+import math
 import sys
 import types
 from collections.abc import Callable, Mapping
@@ -75,7 +76,13 @@ def _read_integer(value: Any) -> int:
 def _read_number(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise WrongValueError("", f"must be a number, not {shown(value)}")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise WrongValueError("", "must be a number below 1e308 in size")
+    return number
 
 
 def read_text(value: Any) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-from winml_lite import NotSupportedError
+from winml_lite import ExecutionTargetKind, NotSupportedError
 
 from .call_fields import CallFields, answer_form_of, call_cancellation, call_options, call_timeout, checked_prompt
 from .cancellation import CancellationSource
@@ -90,6 +90,18 @@ class LanguageModel(ModelCalls):
     def context_length(self) -> int:
         """Most tokens that prompt and answer may have together; 0 = unbounded."""
         return self._open().capacity
+
+    @property
+    def target(self) -> ExecutionTargetKind:
+        """Class of the hardware that it runs on."""
+        return self._open().composition.state_owner.execution_target.kind
+
+    @property
+    def provider(self) -> str | None:
+        """Execution provider that ONNX Runtime uses; None on llama.cpp, which has none."""
+        if self.engine != "ONNX Runtime":
+            return None
+        return self._open().composition.state_owner.ort_diagnostics().selected_provider
 
     @property
     def can_chat(self) -> bool:

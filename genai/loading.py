@@ -8,7 +8,7 @@ loop's set-up, written once.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,11 +37,11 @@ from .model_source import (
     Progress,
     build_options,
     check_engine,
-    check_engine_name,
+    chosen_engine,
     resolve,
     single_gguf,
-    stage_target,
 )
+from .placement import placement
 from .sequence import SequenceCore
 from .speculative_loading import Drafter, SpeculationOptions, speculate, speculation_options
 from .tokenizer import Tokenizer
@@ -67,6 +67,8 @@ def load(
     context_length: int | None = None,
     threads: int | None = None,
     target: ExecutionTargetKind | DeviceInfo | None = None,
+    provider: str | None = None,
+    provider_options: Mapping[str, str] | None = None,
     adapters: Iterable[Adapter] = (),
     chat_template: str | None = None,
     speculation: Drafter | None = None,
@@ -87,6 +89,10 @@ def load(
     threads: at most 512; default: the CPUs that this process may use.
     target: hardware class, or one device of `Runtime.enumerate_devices()`; default: a GPU where the engine has one,
         else the CPU.
+    provider: the execution provider that ONNX Runtime is to use, as `DeviceInfo.providers` and
+        `Runtime.register_execution_provider` name it; the model runs there, on the device of `target` or one that the
+        provider has, or does not load. Operators that the provider lacks run on the CPU.
+    provider_options: options of that provider, texts by name.
     adapters: LoRA adapters of a GGUF model, each a `.gguf` file or a pair (file, scale); the scale is 1 else.
     chat_template: source of a Jinja template for chats, in place of the model's own: for a model that has none, or one
         that shows no tools.
@@ -100,14 +106,16 @@ def load(
     progress: called with ("download" or "convert", bytes done, bytes in all).
 
     Raises WinMLError: 0x80070002 for a missing file or an unknown name, 0x80070570 for an unreadable file, 0x8007007E
-    for a missing engine, 0x80070032 for a graph that is no decoder. Every message names the file and the mend.
+    for a missing engine, 0x80070490 for a missing device or provider, 0x80070032 for a graph that is no decoder, or of
+    which the provider takes nothing. Every message names the file and the mend.
     """
-    check_engine_name(engine)
-    built = build_options(context_length, threads, target, adapters)
+    place = placement(target, provider, provider_options)
+    engine = chosen_engine(engine, place)
+    built = build_options(context_length, threads, place, adapters)
     kind = None if isinstance(target, DeviceInfo) else target
     load_draft = partial(load, threads=threads, target=kind, offline=offline, progress=progress)
     speculative = speculation_options(speculation, draft, draft_tokens, load_draft)
-    options = LoadOptions(built.context_length, built.threads, built.target, built.adapters, speculative, chat_template)
+    options = LoadOptions(built.context_length, built.threads, place, built.adapters, speculative, chat_template)
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
         return _load_folder(name, path, engine, options)
@@ -151,14 +159,16 @@ def _load_pipeline(name: str, folder: Path, pipeline: DecoderPipeline, options: 
 
     _refuse_adapters(folder, options)
     runtime = Runtime()
-    assembly = assemble_pipeline(runtime, pipeline, stage_target(runtime, options.target))
+    assembly = assemble_pipeline(runtime, pipeline, options.placement.make_target(runtime))
     settings = read_settings(folder)
     tokenizer = Tokenizer.from_file(folder, chat_template=options.chat_template)
     capacity = _onnx_capacity(options.context_length, settings.context_length, folder)
     for stage in assembly.stages:
+        options.placement.prepare(stage)
         if options.threads is not None:
             stage.ort_options().set_thread_count(options.threads)
     endpoints, state_owner = assembly.finish(folder, capacity, settings.head_size)
+    options.placement.check(assembly.stages)
     return _assemble(name, "ort", folder, tokenizer, (runtime, endpoints, state_owner), options)
 
 
@@ -179,9 +189,11 @@ def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> Lan
         builder, stage = _add_stage(runtime, model, options)
         declare_state(stage, wiring, settings.head_size)
         stage.set_sequence_capacity_hint(_onnx_capacity(options.context_length, settings.context_length, folder))
+        options.placement.prepare(stage)
         if options.threads is not None:
             stage.ort_options().set_thread_count(options.threads)
         pipeline = builder.build()
+        options.placement.check([stage])
     endpoints = Endpoints(pipeline, stage, wiring.token_input, stage, wiring.logits_output)
     return _assemble(name, "ort", file, tokenizer, (runtime, endpoints, stage), options)
 
@@ -197,7 +209,7 @@ def _onnx_capacity(wanted: int | None, declared: int | None, folder: Path) -> in
 
 def _add_stage(runtime: Runtime, model: Model, options: LoadOptions) -> tuple[PipelineBuilder, Stage]:
     builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(model, stage_target(runtime, options.target), "decoder")
+    stage = builder.add_model_stage(model, options.placement.make_target(runtime), "decoder")
     if options.speculation is not None:
         options.speculation.prepare(stage)
     return builder, stage

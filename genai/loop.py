@@ -64,8 +64,7 @@ class GenerationLoop:
         self._token_ids: list[int] = []
         self._fragments: list[str] = []
         self._logprobs: list[TokenLogprob] | None = None if options.top_logprobs is None else []
-        self._prompt_seconds = self._decode_seconds = 0.0
-        self._prompt_evaluated = 0
+        self._prompt_seconds, self._decode_seconds, self._prompt_evaluated = 0.0, 0.0, 0
         self._error: WinMLError | None = None
         self._reason: TextGenerationFinishReason | None = None
         self._result: TextGenerationResult | None = None
@@ -107,13 +106,14 @@ class GenerationLoop:
             self._handed_out = len(self._fragments)
             return TextGenerationUpdate(None, tail[0]) if tail else None
         was_torn, self._is_torn = self._is_torn, True
-        started = perf_counter()
-        is_first = not self._token_ids
+        started, is_first = perf_counter(), not self._token_ids
         try:
             update = self._go_on() if was_torn else self._advance()
         except WinMLError as error:
             self._error = error
             update = self._finish(Reason.ERROR)
+        except (StopIteration, StopAsyncIteration) as error:  # it would pass for the end of the stream
+            raise RuntimeError(f"a function of the options raised {type(error).__name__}") from error
         finally:
             elapsed = perf_counter() - started
             if is_first:

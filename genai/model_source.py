@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from winml_lite import DeviceInfo, ExecutionTarget, ExecutionTargetKind, Runtime, WinMLError
+from winml_lite import WinMLError
 
 from .adapters import Adapter, adapter_pairs
-from .checks import enum_value, index_value
+from .checks import index_value
 from .codes import E_INVALIDARG, NOT_SUPPORTED
+from .placement import Placement
 
 Engine = Literal["llama", "ort"]
 Progress = Callable[[str, int, int], None]
 """Called with what is going on ("download", "convert"), the work done and the whole, in bytes."""
-Target = ExecutionTargetKind | DeviceInfo | None
 
 ENGINE_NAMES: dict[Engine, str] = {"llama": "llama.cpp", "ort": "ONNX Runtime"}
 
@@ -28,28 +28,34 @@ class BuildOptions:
 
     context_length: int | None
     threads: int | None
-    target: Target
+    placement: Placement
     adapters: tuple[tuple[str, float], ...] = ()
 
 
 def build_options(
-    context_length: int | None, threads: int | None, target: Target, adapters: Iterable[Adapter]
+    context_length: int | None, threads: int | None, placement: Placement, adapters: Iterable[Adapter]
 ) -> BuildOptions:
     """Check what a caller gave. TypeError or ValueError for what cannot be."""
     return BuildOptions(
         index_value(context_length, "context_length", minimum=1) if context_length is not None else None,
         index_value(threads, "threads", 512, 1) if threads is not None else None,
-        target
-        if target is None or isinstance(target, DeviceInfo)
-        else enum_value(target, ExecutionTargetKind, "target, unless it is a DeviceInfo,"),
+        placement,
         adapter_pairs(adapters),
     )
 
 
-def check_engine_name(engine: Engine | None) -> None:
-    """Raise ValueError for what is no engine."""
+def chosen_engine(engine: Engine | None, placement: Placement) -> Engine | None:
+    """Return the engine that a caller named: an execution provider means ONNX Runtime.
+
+    ValueError for what is no engine, or one without providers.
+    """
     if engine is not None and engine not in ENGINE_NAMES:
         raise ValueError(f"engine must be 'llama', 'ort' or None, not {engine!r}")
+    if placement.provider is None:
+        return engine
+    if engine == "llama":
+        raise ValueError(f"llama.cpp has no execution provider {placement.provider!r}: provider goes with engine 'ort'")
+    return "ort"
 
 
 def resolve(
@@ -91,10 +97,3 @@ def single_gguf(folder: Path) -> Path | None:
     if len(first) != 1:
         raise WinMLError(NOT_SUPPORTED, "genai.load", f"{folder} holds several GGUF models: name one of them")
     return first[0]
-
-
-def stage_target(runtime: Runtime, wanted: Target) -> ExecutionTarget | None:
-    """Return what a stage is placed on; None is automatic placement."""
-    if isinstance(wanted, DeviceInfo):
-        return runtime.create_target_from_adapter(wanted)
-    return None if wanted is None else runtime.create_target(wanted)

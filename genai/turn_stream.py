@@ -13,7 +13,7 @@ from .closing import Closing
 from .codes import E_NOT_VALID_STATE
 from .text_stream import TextStream
 from .tool_calls import answer_call
-from .turnstile import Turn, Turnstile
+from .turnstile import Turn, Turnstile, inside
 
 StartRound = Callable[[ChatTurn], TextStream]
 
@@ -67,7 +67,9 @@ class TurnWork:
     def _answer_calls(self) -> bool:
         """Answer the calls of the round; False when the turn was ended meanwhile."""
         while not self._has_stopped and (pending := self.turn.pending):
-            self.turn.answered(answer_call(self.turn.settings, pending[0]))
+            with inside(self._place):
+                answered = answer_call(self.turn.settings, pending[0])
+            self.turn.answered(answered)
         return not self._has_stopped
 
     @property
@@ -126,6 +128,9 @@ class ChatStream(Closing):
     def __next__(self) -> str:
         try:
             piece = self._work.next_piece()
+        except StopIteration as error:  # it would pass for the end of the answer
+            self.close()
+            raise RuntimeError("a tool or a function of the chat raised StopIteration") from error
         except BaseException:  # KeyboardInterrupt: model and chat stay usable
             self.close()
             raise

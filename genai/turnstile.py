@@ -9,8 +9,9 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from time import monotonic
 from typing import Final
 
@@ -31,6 +32,21 @@ if hasattr(os, "register_at_fork"):
 
 LOOK_AGAIN: Final = 0.2
 """Seconds after which a waiting call looks for itself; normally the end of the turn before it wakes it."""
+
+
+_inside: Final[ContextVar[tuple[Turn, ...]]] = ContextVar("genai_inside", default=())
+"""The turns that the running code is part of: it is a tool, or asked whether one may run."""
+
+
+@contextmanager
+def inside(turn: Turn | None) -> Iterator[None]:
+    """Mark code that `turn` waits for, also where it goes on in other threads and tasks."""
+    before = _inside.get()
+    _inside.set(before if turn is None else (*before, turn))
+    try:
+        yield
+    finally:
+        _inside.set(before)
 
 
 class Turn:
@@ -125,6 +141,9 @@ class Turnstile:
         """Queue up; follow with `leave`, whatever happens."""
         self._forget_parent()
         for other in self._turns.copy():
+            if other in _inside.get():
+                text = "a tool cannot use the chat that waits for it: it needs a chat of its own"
+                raise WinMLError(E_NOT_VALID_STATE, "generate", text)
             if not other.is_lost:
                 turn.check_behind(other)
         self._turns.append(turn)

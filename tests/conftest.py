@@ -23,6 +23,7 @@ from fakes.engines import (  # noqa: F401
     onnx_engine,
     ort,
 )
+from fakes.ggml_provider import ggml  # noqa: F401
 from fakes.model_files import ModelFiles
 from fakes.real_models import smollm2_gguf as fetch_smollm2
 from fakes.real_models import smollm2_onnx as convert_smollm2
@@ -69,6 +70,12 @@ def smollm2_q8(smollm2_gguf: Path) -> Path:
 def smollm2_f16(smollm2_gguf: Path) -> Path:
     """SmolLM2 as an ONNX model folder: portable operators, weights stored as float16."""
     return convert_smollm2("plain", "f16")
+
+
+@pytest.fixture(scope="session")
+def smollm2_f32(smollm2_gguf: Path) -> Path:
+    """SmolLM2 as an ONNX model folder: portable operators, float32."""
+    return convert_smollm2("plain", "f32")
 
 
 @pytest.fixture(autouse=True)

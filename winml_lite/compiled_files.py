@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from .errors import ARITHMETIC_OVERFLOW, E_INVALIDARG, WinMLError
 from .files.artifact import OnnxArtifact
-from .files.writing import NewFiles, writing_failure
+from .files.writing import NewFiles, check_replaceable, writing_failure
 from .native.backend import SMALLEST_EXTERNAL, CompileOutput
 
 MOST_INSIDE = 1_900_000_000
@@ -51,6 +51,7 @@ def destination(artifact_path: str, weights_path: str | None, source: OnnxArtifa
             raise WinMLError(E_INVALIDARG, context, f"{path} is a folder; pass the path of a file")
         if file is not None and _belongs_to(source, path):
             raise WinMLError(E_INVALIDARG, context, f"{path} belongs to the source model; choose another path")
+        check_replaceable(path, context)
     return place
 
 
@@ -168,7 +169,7 @@ def writing(place: Destination, context: str) -> Iterator[NewFiles]:
     """Give a folder for new files, which appear when the block ends well."""
     path = os.path.join(place.folder, place.name)
     try:
-        with NewFiles(place.folder, place.name) as files:
+        with NewFiles(place.folder) as files:
             yield files
             files.appear(last=place.name)
     except (OSError, ValueError) as error:

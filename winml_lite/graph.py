@@ -16,7 +16,7 @@ from .errors import E_INVALIDARG, WinMLError, recast
 from .native.backend import StageExecutor
 from .stage_core import StageCore
 from .storage import Storage, allocate, byte_size
-from .values import FREE_DIMENSION
+from .values import is_fixed
 
 _RUN = "IWinMLPipeline.Run"
 _COPIED_BYTES = 1 << 16
@@ -68,7 +68,7 @@ class FeedbackLink(Link):
     def __init__(self, edge: Edge) -> None:
         super().__init__(edge)
         data_type, shape = self.source.outputs[edge.output]
-        self._copies = FREE_DIMENSION not in shape and byte_size(data_type, shape) <= _COPIED_BYTES
+        self._copies = is_fixed(shape) and byte_size(data_type, shape) <= _COPIED_BYTES
         self._own: Storage | None = None
         """A storage that the kept values are copied to, as long as they fit."""
         self._value: Storage | None = None
@@ -234,4 +234,4 @@ def _named(error: WinMLError, stage: StageCore) -> WinMLError:
 def _is_movable(stage: StageCore, output: int) -> bool:
     """Whether an output has a fixed shape and no place of its own: it is neither state nor a tensor of a processor."""
     is_state = any(output == pair[1] for pair in stage.options.state_pairs)
-    return FREE_DIMENSION not in stage.built(_RUN).outputs[output][1] and not is_state and not stage.source.kept
+    return is_fixed(stage.built(_RUN).outputs[output][1]) and not is_state and not stage.source.kept

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from .checks import THREADS_MAX, index_value, text_value
+from .checks import THREADS_MAX, index_value, path_value, text_value
 from .errors import E_INVALIDARG, NOT_FOUND, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .files.artifact import OnnxArtifact, Port
 from .handles import Closeable
 from .model import find_port, unknown_port
 from .native.backend import OrtOptions, OrtStageExecutor
+from .native_libraries import library_file
 from .stage_core import StageCore
 from .tensor import Tensor, bindable
 
@@ -92,6 +94,17 @@ class OrtStageOptions(Closeable[StageCore]):
         for key, value in _items(entries, "entries"):
             self.set_session_config(key, value)
 
+    def register_custom_ops_library(self, path: str | os.PathLike[str]) -> None:
+        """Give the stage the operators of a library, which is code that will be run; call it once for each library.
+
+        0x80070002 for no such file; one that does not load or has no operators fails at `build` (0x8007007E).
+        """
+        context = "IWinMLOrtStageOptions.RegisterCustomOpsLibrary"
+        file = path_value(path)
+        self._core.check_open_for_options(context)
+        libraries = dict.fromkeys((*self._options.operator_libraries, library_file(file, context)))
+        self._update("RegisterCustomOpsLibrary", operator_libraries=tuple(libraries))
+
     def set_shared_context_group(self, name: str) -> None:
         """Let the stages of one pipeline that name the same group share what their provider compiles.
 
@@ -171,31 +184,48 @@ def _sharing_key(stage: StageCore) -> tuple[object, ...]:
     return (
         target.kind if target is not None else None,
         target.provider if target is not None else None,
+        target.devices if target is not None else (),
         dict(ort.provider_options) if ort is not None else {},
     )
 
 
 class OrtStageDiagnostics(Closeable[StageCore]):
-    """Which execution provider was asked for and chosen. It does not say where single nodes run."""
+    """Which execution provider was asked for and chosen, and how many operators each provider took."""
 
     __slots__ = ()
 
     @property
     def requested_provider(self) -> str | None:
-        """The provider that the target pins; None for any other target."""
+        """The provider that the target pins, as ONNX Runtime spells it; None for any other target."""
         core = self._built("RequestedProvider")
-        return core.target.provider if core.target is not None else None
+        is_pinned = core.target is not None and core.target.provider is not None
+        return cast(OrtStageExecutor, core.executor).provider_name if is_pinned else None
 
     @property
     def selected_provider(self) -> str | None:
-        """The provider that represents the stage; single operators may run on the CPU provider."""
-        core = self._built("SelectedProvider")
-        return cast(OrtStageExecutor, core.executor).provider_name
+        """The provider that represents the stage; operators that it declines run on the CPU, see `node_counts`."""
+        return self._executor("SelectedProvider").provider_name
 
     @property
     def is_provider_pinned(self) -> bool:
         """Whether the target pins a provider."""
         return self.requested_provider is not None
+
+    @property
+    def node_counts(self) -> dict[str, int]:
+        """Operators of the graph that each provider took, the most first; providers that took none are left out.
+
+        They are counted before a provider fuses them, and after constants were folded: a graph may have none left.
+        NotSupportedError 0x80070032 where ONNX Runtime is older than 1.24, which does not tell.
+        """
+        counts = self._executor("NodeCounts").node_counts
+        if counts is None:
+            text = "this ONNX Runtime does not tell where operators run; install 1.24 or later"
+            raise NotSupportedError(NOT_SUPPORTED, "IWinMLOrtStageDiagnostics.NodeCounts", text)
+        return counts
+
+    def _executor(self, member: str) -> OrtStageExecutor:
+        return cast(OrtStageExecutor, self._built(member).executor)
 
     def _built(self, member: str) -> StageCore:
         core = self._core

@@ -15,6 +15,7 @@ from .direct3d import refuse_d3d12_buffer
 from .errors import E_INVALIDARG, WinMLError
 from .factories import buffer_storage, dlpack_storage, numpy_storage, raw_storage
 from .model import Model, load_buffer, load_file, probe_file
+from .native_libraries import register_provider
 from .pipeline import Pipeline
 from .processor_factories import ProcessorFactories
 from .resources import export_resources, released_on_failure
@@ -114,6 +115,23 @@ class Runtime(ProcessorFactories):
         """List the CPU, GPUs and NPUs of this machine, and which engines can use them. Loads the engines."""
         self._core  # noqa: B018  (raises on a closed Runtime)
         return enumerate_devices()
+
+    def register_execution_provider(self, name: str, path: str | os.PathLike[str]) -> tuple[str, ...]:
+        """Load a library of execution providers into ONNX Runtime, for all Runtimes of this process; it is not undone.
+
+        The library is code that will be run. `name` is how the library is called from now on, and with some libraries
+        how their provider is called; the same library again under its name changes nothing. Returned are the names of
+        its providers that found hardware, for `create_ort_execution_target`; () when there is none for them here.
+        Installed packages `onnxruntime_ep_*` need no registration.
+
+        0x80070002 no such file, 0x8007007E a library that does not load or brings no provider, 0x80070057 another
+        library under a name in use.
+        """
+        if not text_value(name, "name") or "\0" in name:
+            raise ValueError(f"name must be nonempty and free of NUL, not {name!r}")
+        file = path_value(path)
+        self._core  # noqa: B018  (raises on a closed Runtime)
+        return register_provider(name, file)
 
     def create_target_from_adapter(self, adapter: DeviceInfo | int) -> ExecutionTarget:
         """Return a target that is exactly one device of `enumerate_devices()`.

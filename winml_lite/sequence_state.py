@@ -35,7 +35,7 @@ from .errors import (
 from .files.artifact import GgufArtifact
 from .files.content import DIGEST_SIZE, file_digest, model_digest
 from .files.mapped import RegularFile
-from .files.writing import writing_failure
+from .files.writing import check_replaceable, writing_failure
 from .handles import Closeable
 from .native.backend import Sequence
 from .native.saved_state import SavedState
@@ -120,6 +120,7 @@ def _identity(core: StageCore, context: str) -> tuple[str, list[list[object]]]:
 def _save(core: StageCore, sequence: Sequence, state: SavedState, target: str, note: bytes) -> None:
     if sequence.position == 0:
         raise WinMLError(E_NOT_VALID_STATE, _SAVE, f"{core.debug_name} is at position 0: there is nothing to save")
+    check_replaceable(target, _SAVE)
     model, adapters = _identity(core, _SAVE)
     try:
         with _replacing(target) as path:
@@ -145,7 +146,7 @@ def _save(core: StageCore, sequence: Sequence, state: SavedState, target: str, n
                 os.fsync(file.fileno())
     except WinMLError:
         raise
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise writing_failure(target, error, _SAVE) from error
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from .errors import ARITHMETIC_OVERFLOW, E_ACCESSDENIED, E_INVALIDARG, E_OUTOFMEMORY, LOCKED, WinMLError
 from .handles import free_in_child
-from .values import BITS, FREE_DIMENSION, NUMPY_NAMES, Descriptor, TensorDataType, TensorLockMode
+from .values import ANY_SHAPE, BITS, FREE_DIMENSION, NUMPY_NAMES, Descriptor, TensorDataType, TensorLockMode
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -264,5 +264,7 @@ def descriptor_text(descriptor: Descriptor) -> str:
 
 
 def shape_text(shape: tuple[int, ...]) -> str:
-    """Return a shape to be shown, with a question mark for each free extent."""
+    """Return a shape to be shown, with a question mark for each free extent; `[...]` is a shape of unknown rank."""
+    if shape is ANY_SHAPE:
+        return "[...]"
     return "[" + ", ".join("?" if extent == FREE_DIMENSION else str(extent) for extent in shape) + "]"

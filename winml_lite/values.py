@@ -123,6 +123,20 @@ class SpeculativeResidency(IntEnum):
 Descriptor = tuple[TensorDataType, tuple[int, ...]]
 """Element type and extents; a free extent is `FREE_DIMENSION`, `()` is a scalar."""
 
+
+class _AnyShape(tuple[int, ...]):
+    __slots__ = ()
+
+
+ANY_SHAPE = _AnyShape()
+"""The extents of a port of unknown rank. It shows as `()` and equals it; only `is` tells the two apart."""
+
+
+def is_fixed(extents: tuple[int, ...]) -> bool:
+    """Whether the rank is known and no extent is free."""
+    return extents is not ANY_SHAPE and FREE_DIMENSION not in extents
+
+
 BITS: dict[TensorDataType, int] = {
     TensorDataType.FLOAT32: 32,
     TensorDataType.FLOAT16: 16,
@@ -174,6 +188,20 @@ FROM_ONNX_TYPE: dict[int, TensorDataType] = {
     21: TensorDataType.UINT4,
     22: TensorDataType.INT4,
 }
+FOREIGN_ONNX_TYPES: dict[int, str] = {
+    8: "STRING",
+    14: "COMPLEX64",
+    15: "COMPLEX128",
+    17: "FLOAT8E4M3FN",
+    18: "FLOAT8E4M3FNUZ",
+    19: "FLOAT8E5M2",
+    20: "FLOAT8E5M2FNUZ",
+    23: "FLOAT4E2M1",
+    24: "FLOAT8E8M0",
+    25: "UINT2",
+    26: "INT2",
+}
+"""Element types of ONNX that a tensor of the object model cannot have, by their names there."""
 TO_ONNX_TYPE: dict[TensorDataType, int] = {data_type: code for code, data_type in FROM_ONNX_TYPE.items()}
 
 INTEGER_TYPES = frozenset(

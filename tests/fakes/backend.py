@@ -168,6 +168,7 @@ class FakeExecutor:
         self.script = script
         self.target_kind = kind
         self.provider_name = "CPUExecutionProvider"
+        self.node_counts: dict[str, int] | None = None
         self.debug_name = debug_name
         self.bound: dict[int, Storage] = {}
         self.places: dict[int, Storage | None] = {}

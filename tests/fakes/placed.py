@@ -56,6 +56,7 @@ def ort_with(devices: Sequence[Device], refusal: WinMLError | None = None) -> It
     """Let ONNX Runtime list these devices; `refusal` is what its providers say to every model."""
     from winml_lite.native.ort import devices as native
     from winml_lite.native.ort.placement import Listing
+    from winml_lite.native.ort.session import Session
 
     placed = Placed()
 
@@ -67,6 +68,7 @@ def ort_with(devices: Sequence[Device], refusal: WinMLError | None = None) -> It
     with (
         patch.object(native, "provider_listing", lambda: Listing(tuple(devices))),
         patch.object(native, "append_provider", append),
+        patch.object(Session, "node_counts", lambda session: None),  # it would tell that the CPU has them all
     ):
         yield placed
 

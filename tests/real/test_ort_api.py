@@ -16,7 +16,7 @@ from winml_lite.errors import E_FAIL, E_INVALIDARG, FILE_NOT_FOUND, ORT_STATUS, 
 from winml_lite.files.onnx import read_onnx_bytes
 from winml_lite.handles import Resource
 from winml_lite.native.backend import StageOptions
-from winml_lite.native.ort import api, devices, environment, values
+from winml_lite.native.ort import api, devices, environment, provider_libraries, values
 from winml_lite.native.ort.session import Session, open_session
 from winml_lite.storage import allocate
 from winml_lite.values import TO_ONNX_TYPE, ExecutionTargetKind, TensorDataType
@@ -150,7 +150,7 @@ def test_provider_by_its_device() -> None:
 
 def test_provider_library_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(WinMLError):
-        devices.register_library("test", str(tmp_path / "absent.so"))
+        provider_libraries.register_library("test", str(tmp_path / "absent.so"))
 
 
 def test_declarations_are_in_table_order() -> None:

@@ -264,7 +264,7 @@ def test_native_warnings_go_to_logging(caplog: pytest.LogCaptureFixture, capfd: 
 # The library
 
 
-@pytest.mark.parametrize(("version", "agreed"), [("1.22.0", 22), ("1.23.2", 23), ("1.99.0", 23)])
+@pytest.mark.parametrize(("version", "agreed"), [("1.22.0", 22), ("1.23.2", 23), ("1.24.0", 24), ("1.99.0", 24)])
 def test_api_version(version: str, agreed: int) -> None:
     assert library.agreed_version(version, "x") == agreed
 

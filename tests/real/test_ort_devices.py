@@ -9,7 +9,7 @@ import pytest
 
 from winml_lite.errors import E_FAIL, MODULE_NOT_FOUND, WinMLError
 from winml_lite.native.hardware import Device
-from winml_lite.native.ort import api, devices
+from winml_lite.native.ort import api, devices, provider_libraries
 from winml_lite.native.ort.built_in import NamedProvider, Settings
 from winml_lite.native.ort.cuda import CudaGpu
 from winml_lite.native.ort.devices import CudaDevice, EpDevice
@@ -103,6 +103,9 @@ def use(monkeypatch: pytest.MonkeyPatch, *listed: dict[str, Any], built_in: tupl
     fake = FakeApi(*listed, built_in=built_in)
     monkeypatch.setattr(devices, "load_cuda_libraries", tuple)
     monkeypatch.setattr(devices, "api", fake)
+    monkeypatch.setattr(provider_libraries, "api", fake)
+    monkeypatch.setattr(devices, "register_installed", tuple)
+    monkeypatch.setattr(devices, "idle_libraries", tuple)
     return fake
 
 

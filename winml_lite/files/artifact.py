@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ..values import FREE_DIMENSION, Descriptor, TensorDataType
+from ..values import ANY_SHAPE, FOREIGN_ONNX_TYPES, FREE_DIMENSION, Descriptor, TensorDataType
 from .mapped import Identity
 
 if TYPE_CHECKING:
@@ -25,12 +25,25 @@ class Port:
     """UNDEFINED for what is not a tensor or has no counterpart."""
     dimensions: tuple[Dimension, ...]
     rank_known: bool = True
+    foreign: str = field(default="", compare=False)
+    """Where the type is UNDEFINED: what the port holds instead, in words; "" = the file does not say."""
     descriptor: Descriptor = field(init=False, repr=False, compare=False)
     """What is declared; every free dimension is `FREE_DIMENSION`."""
 
     def __post_init__(self) -> None:
         extents = tuple(d if isinstance(d, int) else FREE_DIMENSION for d in self.dimensions)
-        object.__setattr__(self, "descriptor", (self.data_type, extents))
+        object.__setattr__(self, "descriptor", (self.data_type, extents if self.rank_known else ANY_SHAPE))
+
+
+def foreign_port(name: str, foreign: str) -> Port:
+    """Return a port that no tensor can be bound to, with what it holds."""
+    return Port(name, TensorDataType.UNDEFINED, (), rank_known=False, foreign=foreign)
+
+
+def foreign_tensor(element_type: int) -> str:
+    """Say what a tensor of an ONNX element type without counterpart is."""
+    name = FOREIGN_ONNX_TYPES.get(element_type)
+    return f"a tensor of {name}" if name is not None else f"a tensor of element type {element_type}"
 
 
 @dataclass(frozen=True, slots=True)

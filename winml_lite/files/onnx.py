@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from ..errors import FILE_CORRUPT, WinMLError
-from ..values import FROM_ONNX_TYPE, TensorDataType
-from .artifact import Dimension, OnnxArtifact, Port, model_metadata
+from ..values import FROM_ONNX_TYPE
+from .artifact import Dimension, OnnxArtifact, Port, foreign_port, foreign_tensor, model_metadata
 from .mapped import Data, open_mapped
 from .protobuf import BYTES, VARINT, Span, fields, payloads, text
 from .sharing import cache_pairs, shareable
@@ -26,6 +26,8 @@ from .signatures import HEAD_SIZE, foreign_content
 _DEEPEST_SUBGRAPH = 32  # protobuf itself stops at 100 nested messages, a subgraph takes three
 _LARGEST_IR_VERSION = 0xFFFF  # far above any real one; ONNX Runtime names its maximum at build
 _EXTERNAL = 1
+_FOREIGN_KINDS = {4: "a sequence", 5: "a map", 7: "an opaque value", 8: "a sparse tensor", 9: "an optional value"}
+"""Members of TypeProto's `value` beside the tensor."""
 
 
 def read_onnx(path: str, resources: Mapping[str, memoryview] | None = None) -> OnnxArtifact:
@@ -96,9 +98,11 @@ class _Value:
                 self.dimensions += [_dimension(data, part) for tag, part in payloads(data, (start, end)) if tag == 1]
 
     def port(self) -> Port:
-        data_type = FROM_ONNX_TYPE.get(self.element_type, TensorDataType.UNDEFINED)
-        if self.kind != 1 or data_type is TensorDataType.UNDEFINED:
-            return Port(self.name, TensorDataType.UNDEFINED, (), rank_known=False)
+        if self.kind != 1:
+            return foreign_port(self.name, _FOREIGN_KINDS.get(self.kind, ""))
+        data_type = FROM_ONNX_TYPE.get(self.element_type)
+        if data_type is None:
+            return foreign_port(self.name, foreign_tensor(self.element_type))
         return Port(self.name, data_type, tuple(self.dimensions or ()), self.dimensions is not None)
 
 

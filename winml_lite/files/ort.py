@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ..errors import FILE_CORRUPT, WinMLError
-from ..values import FROM_ONNX_TYPE, TensorDataType
-from .artifact import Dimension, OnnxArtifact, Port, model_metadata
+from ..values import FROM_ONNX_TYPE
+from .artifact import Dimension, OnnxArtifact, Port, foreign_port, foreign_tensor, model_metadata
 from .mapped import Data, open_mapped
 from .sharing import cache_pairs, shareable
 from .signatures import HEAD_SIZE, foreign_content
@@ -31,6 +31,8 @@ _I32 = struct.Struct("<i")
 _I64 = struct.Struct("<q")
 _BUDGET_PER_BYTE = 64  # names are shared between nodes, so a real file reads some bytes several times
 _TENSOR_TYPE = 1
+_FOREIGN_KINDS = {2: "a sequence", 3: "a map"}
+"""Members of the union in TypeInfo beside the tensor."""
 _FIXED, _SYMBOL = 1, 2
 
 
@@ -176,19 +178,21 @@ def _read(
 
 def _named(ports: Mapping[bytes, Port], name: bytes) -> Port:
     port = ports.get(name)
-    return port if port is not None else Port(name.decode("utf-8"), TensorDataType.UNDEFINED, (), rank_known=False)
+    return port if port is not None else foreign_port(name.decode("utf-8"), "")
 
 
 def _port(value: Table) -> Port:
     """ValueInfo: name, then TypeInfo with a union member and its value."""
     name = value.text(0)
     type_info = value.table(2)
-    tensor = type_info.table(2) if type_info is not None and type_info.byte(1) == _TENSOR_TYPE else None
-    data_type = TensorDataType.UNDEFINED
-    if tensor is not None:
-        data_type = FROM_ONNX_TYPE.get(tensor.integer(0, _I32), TensorDataType.UNDEFINED)
-    if tensor is None or data_type is TensorDataType.UNDEFINED:
-        return Port(name, TensorDataType.UNDEFINED, (), rank_known=False)
+    kind = type_info.byte(1) if type_info is not None else 0
+    tensor = type_info.table(2) if type_info is not None and kind == _TENSOR_TYPE else None
+    if tensor is None:
+        return foreign_port(name, _FOREIGN_KINDS.get(kind, ""))
+    element_type = tensor.integer(0, _I32)
+    data_type = FROM_ONNX_TYPE.get(element_type)
+    if data_type is None:
+        return foreign_port(name, foreign_tensor(element_type))
     shape = tensor.table(1)
     if shape is None:
         return Port(name, data_type, (), rank_known=False)

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import tempfile
 from typing import Self
 
@@ -33,16 +34,26 @@ def writing_failure(path: str, error: OSError | ValueError, context: str) -> Win
     return WinMLError(_CODES.get(error.errno or 0, E_FAIL), context, f"{path}: {error.strerror or error}")
 
 
+def check_replaceable(path: str, context: str) -> None:
+    """Raise 0x80070057 for a device, a pipe or a socket: a new file would take the place of what is no file."""
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # nothing is there, or what is wrong shows when it is written
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise WinMLError(E_INVALIDARG, context, f"{path} is a device or a pipe, not a file")
+
+
 class NewFiles:
     """Files in a private folder beside their place, moved there together when all of them are whole.
 
     A context manager: what is still there when the block ends is deleted.
     """
 
-    def __init__(self, folder: str, name: str) -> None:
-        """`folder` is where the files shall appear, `name` a name that the private folder reminds of."""
+    def __init__(self, folder: str) -> None:
+        """`folder` is where the files shall appear."""
         self._folder = folder
-        self._private = tempfile.mkdtemp(prefix=f".{name[:100]}.", suffix=".part", dir=folder)
+        self._private = tempfile.mkdtemp(prefix=".unfinished-", dir=folder)
         self.path = os.path.join(self._private, "new")
         """The private folder, for the new files and nothing else."""
         os.mkdir(self.path)

@@ -49,6 +49,8 @@ class OrtOptions:
     """Intra-operator threads; 0 = the number of CPUs this process may use."""
     provider_options: tuple[tuple[str, str], ...] = ()
     session_config: tuple[tuple[str, str], ...] = ()
+    operator_libraries: tuple[str, ...] = ()
+    """Libraries of custom operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +232,10 @@ class OrtStageExecutor(StageExecutor, Protocol):
 
     provider_name: str
     """The execution provider that represents the stage; single operators may run on the CPU provider."""
+
+    @property
+    def node_counts(self) -> dict[str, int] | None:
+        """Operators that each provider took, the most first; None where the engine does not tell."""
 
 
 class Backend(Protocol):

@@ -24,14 +24,14 @@ def contents(folder: Path) -> dict[str, str]:
 def test_files_appear_together_in_place_of_older_ones(tmp_path: Path) -> None:
     (tmp_path / "model").write_text("old")
     (tmp_path / "weights").write_text("old")
-    with NewFiles(str(tmp_path), "model") as files:
+    with NewFiles(str(tmp_path)) as files:
         write(files, model="new", weights="new", context="new")
         files.appear(last="model")
     assert contents(tmp_path) == {"model": "new", "weights": "new", "context": "new"}
 
 
 def test_nothing_appears_without_the_word(tmp_path: Path) -> None:
-    with NewFiles(str(tmp_path), "model") as files:
+    with NewFiles(str(tmp_path)) as files:
         write(files, model="new")
     assert os.listdir(tmp_path) == []
 
@@ -46,7 +46,7 @@ def test_a_failed_move_puts_everything_back(tmp_path: Path, monkeypatch: pytest.
             raise OSError(errno.EACCES, "somebody uses it")
         replace(source, target)
 
-    with pytest.raises(OSError, match="somebody uses it"), NewFiles(str(tmp_path), "model") as files:
+    with pytest.raises(OSError, match="somebody uses it"), NewFiles(str(tmp_path)) as files:
         write(files, model="new", weights="new", context="new")
         monkeypatch.setattr(os, "replace", failing)
         files.appear(last="model")
@@ -62,7 +62,7 @@ def test_the_last_file_is_moved_after_the_others(tmp_path: Path, monkeypatch: py
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", noting)
-    with NewFiles(str(tmp_path), "a.onnx") as files:
+    with NewFiles(str(tmp_path)) as files:
         Path(files.path, "a.onnx").write_text("")
         Path(files.path, "weights.bin").write_text("")
         files.appear(last="a.onnx")

@@ -296,6 +296,10 @@ def SessionOptionsAppendExecutionProvider(
 ) -> None: ...
 
 
+@_ort(228, c_void_p, PathChar)
+def RegisterCustomOpsLibrary_V2(options: int, path: Path, /) -> None: ...
+
+
 @_ort(279, c_void_p, c_void_p, c_void_p, c_void_p, c_size_t)
 def AddExternalInitializersFromFilesInMemory(
     options: int, names: Array, buffers: Array, sizes: Array, count: int, /

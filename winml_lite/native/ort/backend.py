@@ -17,11 +17,11 @@ from .placement import CPU_PROVIDER, ENGINE_NAME, choose_device
 
 if TYPE_CHECKING:
     from .executor import OrtExecutor
+    from .session import Session
 
 logger = logging.getLogger("winml_lite.native")
 
 _BUILD = "IWinMLPipelineBuilder.Build"
-_COMPILE = "IWinMLModelCompiler.CompileModel"
 _EXTENSIONS = (".onnx", ".ort")
 
 
@@ -54,7 +54,7 @@ class OrtBackend:
         except WinMLError as error:
             if error.is_final:
                 raise
-            raise _located(error, artifact, _COMPILE) from None
+            raise _located(error, artifact) from None
 
     def save_optimized(self, artifact: Artifact, options: CompileOptions, path: str) -> None:
         """Write the model as a CPU session has optimised it into the file `path`, in the ORT format."""
@@ -65,7 +65,7 @@ class OrtBackend:
         try:
             save_optimized(artifact, options, path)
         except WinMLError as error:
-            raise _located(error, artifact, _COMPILE) from None
+            raise _located(error, artifact) from None
 
     def describe(self) -> EngineInfo:
         """Version and path of the library, or why it cannot be used. Loads the library; never raises."""
@@ -83,11 +83,11 @@ class OrtBackend:
 
         return provider_devices()
 
-    def register_provider(self, name: str, path: str) -> None:
-        """Register an execution provider library for later builds. It is code that will be run."""
-        from .devices import register_library
+    def register_provider(self, name: str, path: str) -> tuple[str, ...]:
+        """Register a library of execution providers for later builds. It is code that will be run."""
+        from .provider_libraries import register_library
 
-        register_library(name, path)
+        return register_library(name, path)
 
 
 def create_backend() -> OrtBackend:
@@ -95,7 +95,7 @@ def create_backend() -> OrtBackend:
     return OrtBackend()
 
 
-def _located(error: WinMLError, artifact: OnnxArtifact, context: str) -> WinMLError:
+def _located(error: WinMLError, artifact: OnnxArtifact, context: str = "") -> WinMLError:
     """Say which model failed."""
     place = artifact.path or "the model buffer"
     message = error.native_message or ""
@@ -124,9 +124,30 @@ def _open(artifact: OnnxArtifact, options: StageOptions, device: Device | None) 
     from .executor import OrtExecutor
     from .session import open_session
 
-    session = open_session(artifact, options, device)
-    kind = device.kind if device is not None else ExecutionTargetKind.CPU
-    return OrtExecutor(session, artifact, options, kind, device.provider if device is not None else CPU_PROVIDER)
+    if device is None:
+        session = open_session(artifact, options, None)
+        return OrtExecutor(session, artifact, options, ExecutionTargetKind.CPU, CPU_PROVIDER)
+    try:
+        session = open_session(artifact, options, device)
+        _check_taken(session, device)
+    except WinMLError as error:
+        text = f"{device.provider} on the {device.kind.name}: {(error.native_message or '').strip()}"
+        raise WinMLError(error.hresult, error.context, text) from None
+    return OrtExecutor(session, artifact, options, device.kind, device.provider)
+
+
+def _check_taken(session: Session, device: Device) -> None:
+    """Refuse a GPU or NPU whose provider declined every operator: the CPU would do all the work (0x80070032).
+
+    A provider that computes on the CPU may decline them all; the log says so, and `node_counts`.
+    """
+    counts = session.node_counts()
+    if not counts or counts.keys() != {CPU_PROVIDER}:
+        return
+    text = f"it took none of the {counts[CPU_PROVIDER]} operators of the graph"
+    if device.kind is not ExecutionTargetKind.CPU:
+        raise WinMLError(NOT_SUPPORTED, "", f"{text}; use create_cpu_target(), or another form of the model")
+    logger.warning("%s is pinned, but %s: %s runs them", device.provider, text, CPU_PROVIDER)
 
 
 def _check_options(placement: Placement, options: StageOptions) -> None:

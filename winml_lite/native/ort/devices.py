@@ -21,6 +21,7 @@ from .cuda import CudaGpu, cuda_gpus
 from .cuda_libraries import load_cuda_libraries
 from .environment import ENGINE, environment, owned
 from .placement import ENGINE_NAME, Listing
+from .provider_libraries import ep_devices, idle_libraries, register_installed
 
 CUDA_PROVIDER = "CUDAExecutionProvider"
 
@@ -48,21 +49,18 @@ def provider_devices() -> tuple[Device, ...]:
 
 
 def provider_listing() -> Listing:
-    """List the devices, and say which built-in provider has none and why."""
+    """List the devices, and say which built-in or installed provider has none and why."""
     ENGINE.check()
-    array = ctypes.c_void_p()
-    count = ctypes.c_size_t()
-    api.GetEpDevices(environment().pointer, ctypes.byref(array), ctypes.byref(count))
-    pointers = (ctypes.c_void_p * count.value).from_address(array.value) if array.value else ()
-    devices = tuple(_describe(pointer) for pointer in pointers if pointer)
+    problems = register_installed() + idle_libraries()
+    devices = tuple(map(_describe, ep_devices()))
     built_in = available_providers()
     if CUDA_PROVIDER not in built_in or any(device.provider == CUDA_PROVIDER for device in devices):
-        return Listing(devices, built_in=built_in)
+        return Listing(devices, problems, built_in)
     try:
-        return Listing(devices + tuple(map(_describe_cuda, cuda_gpus())), built_in=built_in)
+        return Listing(devices + tuple(map(_describe_cuda, cuda_gpus())), problems, built_in)
     except WinMLError as error:
         problem = f"{CUDA_PROVIDER} is built in, but finds no GPU: {error.native_message}"
-        return Listing(devices, (problem,), built_in)
+        return Listing(devices, (problem, *problems), built_in)
 
 
 def available_providers() -> tuple[str, ...]:
@@ -125,12 +123,6 @@ def _pci_address(facts: int) -> str | None:
     if not text and card:
         text = os.path.basename(os.path.realpath(f"/sys/class/drm/card{card}/device"))
     return normal_pci_address(text) if PCI_ADDRESS.fullmatch(text) else None
-
-
-def register_library(name: str, path: str) -> None:
-    """Register a provider library under a name of the caller's choice; it is code that will be run."""
-    ENGINE.check()
-    api.RegisterExecutionProviderLibrary(environment().pointer, name.encode(), api.native_path(os.path.abspath(path)))
 
 
 def check_device_option(device: Device, settings: Settings) -> None:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, WinMLError
+import numpy as np
+
+from ...errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, NOT_SUPPORTED, WinMLError
 from ...files.artifact import OnnxArtifact
 from ...storage import Storage
 from ...values import ExecutionTargetKind, TensorDataType
@@ -20,7 +22,7 @@ from ..segments import Segments
 from . import api
 from .calls import PreparedCall, RunControl
 from .pairs import StatePair, check_pairs
-from .ports import Symbols, check_port, sequence_length
+from .ports import Symbols, check_port, foreign_text, sequence_length
 from .saved_state import OrtSavedState
 from .session import Session
 from .speculation import OrtSpeculation, find_rows
@@ -72,6 +74,10 @@ class OrtExecutor:
         names = {port.name: index for index, port in enumerate(session.inputs)}
         self._passed_through = {i: names[port.name] for i, port in enumerate(session.outputs) if port.name in names}
         """Outputs that are an input: the engine neither copies them nor uses memory given for them."""
+        self._exposed: dict[int, Storage] = {}
+        """Bound outputs that may lie in the memory of a bound input."""
+        self._overlapping: set[int] = set()
+        """Those that do. Operators write while they still read, so they are made elsewhere and copied."""
         self._symbols = Symbols(session.inputs, self._managed_inputs)
         self._control: RunControl = RunControl(session) if twin_of is None else twin_of._control
         self._call = PreparedCall(session, self._open_inputs, self._control)
@@ -88,6 +94,10 @@ class OrtExecutor:
         self._dirty = self._outputs_dirty = True
         self._produced = False
         self._twin: OrtExecutor | None = None
+
+    @property
+    def node_counts(self) -> dict[str, int] | None:
+        return self._session.node_counts()
 
     # Bindings
 
@@ -112,11 +122,14 @@ class OrtExecutor:
             if not storage.writable:
                 raise WinMLError(E_INVALIDARG, what, "the tensor is a read-only view")
         elif wanted and port.data_type is TensorDataType.UNDEFINED:
-            raise WinMLError(E_INVALIDARG, what, "the model does not declare a tensor that a stage can hold")
+            raise WinMLError(NOT_SUPPORTED, what, foreign_text(port))
         if storage is not self._bound_outputs[index] or wanted != self._wanted[index]:
             self._bound_outputs[index] = storage
             self._wanted[index] = wanted
             self._dirty = self._outputs_dirty = True
+            self._exposed.pop(index, None)
+            if storage is not None and index not in self._caller_pairs and index not in self._passed_through:
+                self._exposed[index] = storage
 
     # Runs
 
@@ -145,6 +158,8 @@ class OrtExecutor:
 
     def _begin(self) -> None:
         """Do what comes before the call of an unprepared or involved run."""
+        if self._activity.barred:  # in a forked child a lock of the engine's may be held for ever
+            self._activity.refuse()
         state = self._state
         if self._dirty or (state is not None and state.placed_in is not self._call.slots):
             self._prepare()
@@ -270,6 +285,8 @@ class OrtExecutor:
                 raise WinMLError(E_INVALIDARG, _RUN, f"input {index} {name!r} is not bound")
         extents = self._symbols.agreed(inputs)
         self._step = sequence_length(inputs)
+        if self._exposed:
+            self._find_overlaps()
         if state is not None:
             state.start(extents)
         if self._outputs_dirty or self._caller_pairs or (state is not None and state.placed_in is not self._call.slots):
@@ -278,6 +295,19 @@ class OrtExecutor:
                 state.place(self._call.input_values, self._call.slots)
         self._invoke = self._call.prepare(inputs)
         self._dirty = False
+
+    def _find_overlaps(self) -> None:
+        found = {
+            output
+            for output, target in self._exposed.items()
+            if any(
+                (source := self._bound_inputs[index]) is not None and np.may_share_memory(source.data, target.data)
+                for index in self._open_inputs
+            )
+        }
+        if found != self._overlapping:
+            self._overlapping = found
+            self._outputs_dirty = True
 
     def _place_outputs(self) -> None:
         """Choose the outputs of a run and where each goes."""
@@ -306,8 +336,11 @@ class OrtExecutor:
                 self._copies.append((index, bound))
             return self._state.placed(index)
         pair = self._caller_pairs.get(index)
-        if bound is None and pair is not None:
+        if pair is not None and bound in (None, self._bound_inputs[pair.input]):
             return self._keep_in_place(pair)
+        if bound is not None and index in self._overlapping:
+            self._copies.append((index, bound))
+            return None
         if bound is not None and index in self._passed_through:
             self._passed_wanted.append(index)
             self._copies.append((index, bound))

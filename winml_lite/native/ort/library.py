@@ -19,7 +19,7 @@ from ...errors import MODULE_NOT_FOUND, WinMLError
 from .. import ffi
 
 ENVIRONMENT_VARIABLE = "WINML_LITE_ORT_LIBRARY"
-OUR_API_VERSION = 23
+OUR_API_VERSION = 24
 LOWEST_API_VERSION = 22  # the first with devices of execution providers
 
 _FILE_PATTERNS = ("libonnxruntime.so*", "onnxruntime.dll", "libonnxruntime.*dylib")

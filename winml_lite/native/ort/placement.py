@@ -35,7 +35,7 @@ class Listing:
     devices: tuple[Device, ...]
     """In the engine's order; hardware that several providers can use is there several times."""
     problems: tuple[str, ...] = ()
-    """Why devices of built-in providers are missing."""
+    """Why devices of built-in and registered providers are missing."""
     built_in: tuple[str, ...] = ()
     """Names of the built-in providers."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...errors import E_INVALIDARG, WinMLError
+from ...errors import E_INVALIDARG, NOT_SUPPORTED, WinMLError
 from ...files.artifact import Port
 from ...storage import Storage, check_descriptor
 from ...values import FLOATING_TYPES, TensorDataType
@@ -13,9 +13,24 @@ from ...values import FLOATING_TYPES, TensorDataType
 def check_port(storage: Storage, port: Port, what: str) -> None:
     """Raise 0x80070057 unless the storage fits the port; of a port of unknown rank only the type is checked."""
     if port.data_type is TensorDataType.UNDEFINED:
-        raise WinMLError(E_INVALIDARG, what, "the model does not declare a tensor that a stage can hold")
+        raise WinMLError(E_INVALIDARG, what, foreign_text(port))
     if port.rank_known or storage.data_type is not port.data_type:
         check_descriptor(storage, port.descriptor, what)
+
+
+def foreign_text(port: Port) -> str:
+    """Say why no tensor can be bound to a port that holds something else."""
+    return f"the model declares {port.foreign or 'something else than a tensor'} there, which no Tensor can hold"
+
+
+def refuse_foreign_inputs(inputs: Sequence[Port]) -> None:
+    """Raise 0x80070032 for an input that no tensor can be bound to: the model could never run.
+
+    An output of that kind is no obstacle while nobody asks for it.
+    """
+    for index, port in enumerate(inputs):
+        if port.data_type is TensorDataType.UNDEFINED:
+            raise WinMLError(NOT_SUPPORTED, "", f"input {index} {port.name!r}: {foreign_text(port)}")
 
 
 def sequence_length(inputs: Sequence[Storage | None]) -> int:

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from ...errors import E_INVALIDARG, WinMLError
-from ...files.artifact import OnnxArtifact, Port
+from ...errors import E_FAIL, E_INVALIDARG, MODULE_NOT_FOUND, WinMLError
+from ...files.artifact import Dimension, OnnxArtifact, Port, foreign_port
 from ...files.mapped import Identity, check_unchanged, identify
 from ...handles import Resource
-from ...values import FROM_ONNX_TYPE, TensorDataType
+from ...values import FROM_ONNX_TYPE
 from ..activity import Activity, apart
 from ..backend import OrtOptions, StageOptions
 from ..cpus import usable_cpu_count
@@ -26,6 +26,7 @@ from . import api, devices
 from .environment import ENGINE, allocator, environment, owned, owned_session
 from .external import attach_external_data
 from .placement import CPU_PROVIDER
+from .ports import refuse_foreign_inputs
 from .values import tensor_info
 
 
@@ -44,6 +45,17 @@ class Session:
         object.__setattr__(self, "input_names", tuple(port.name.encode() for port in self.inputs))
         object.__setattr__(self, "output_names", tuple(port.name.encode() for port in self.outputs))
 
+    def node_counts(self) -> dict[str, int] | None:
+        """Return how many operators each provider took; None from a library that does not tell."""
+        if not _RECORDS_NODES:
+            return None
+        from .assignment import count_nodes  # older libraries lack the functions
+
+        return count_nodes(self.resource.pointer)
+
+
+_RECORDS_NODES = api.LIBRARY.api_version >= 24
+"""Whether the library can tell where it put the operators."""
 
 Key = tuple[tuple[Identity, ...], str, OrtOptions | None, tuple[tuple[str, int], ...], int]
 """The model file and those of its weights, its format, what was set on the stage, and the default of threads."""
@@ -69,7 +81,9 @@ def open_session(artifact: OnnxArtifact, options: StageOptions, device: Device |
         if key is not None:
             _shared[key] = resource
     overrides = dict(options.dimension_overrides)
-    return Session(resource, Activity(ENGINE), *_ports(resource.pointer, artifact, overrides))
+    inputs, outputs = _ports(resource.pointer, artifact, overrides)
+    refuse_foreign_inputs(inputs)
+    return Session(resource, Activity(ENGINE), inputs, outputs)
 
 
 def _key(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Key | None:
@@ -90,6 +104,8 @@ def _key(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -
 
 def _make(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> Resource:
     settings = session_options(artifact, options, device)
+    if _RECORDS_NODES:
+        api.AddSessionConfigEntry(settings.pointer, b"session.record_ep_graph_assignment_info", b"1")
     load = Load(settings)
     try:
         return apart(lambda: create_session(artifact, settings.pointer, load), load.stop)
@@ -147,9 +163,20 @@ def session_options(artifact: OnnxArtifact, options: StageOptions, device: Devic
         _set_entry(settings.pointer, key, value)
     for symbol, extent in options.dimension_overrides:
         api.AddFreeDimensionOverrideByName(settings.pointer, symbol.encode(), extent)
+    for path in ort.operator_libraries if ort is not None else ():
+        _add_operators(settings.pointer, path)
     if device is not None:
         devices.append_provider(settings.pointer, device, ort.provider_options if ort is not None else ())
     return settings
+
+
+def _add_operators(settings: int, path: str) -> None:
+    try:
+        api.RegisterCustomOpsLibrary_V2(settings, api.native_path(path))
+    except WinMLError as error:
+        code = MODULE_NOT_FOUND if error.hresult == E_FAIL else error.hresult
+        text = f"{path} cannot be used as a library of custom operators: {error.native_message}"
+        raise WinMLError(code, error.context, text) from None
 
 
 def _set_entry(settings: int, key: str, value: str) -> None:
@@ -198,14 +225,24 @@ def _port(
     api.CastTypeInfoToTensorInfo(type_info.pointer, ctypes.byref(tensor))
     code, extents = tensor_info(tensor.value) if tensor.value else (0, ())
     type_info.close()
-    data_type = FROM_ONNX_TYPE.get(code, TensorDataType.UNDEFINED)
-    if data_type is TensorDataType.UNDEFINED:
-        return Port(name, data_type, (), rank_known=False)
-    known = next((port for port in declared if port.name == name), Port(name, data_type, ()))
+    data_type = FROM_ONNX_TYPE.get(code)
+    known = next((port for port in declared if port.name == name), None)
+    if data_type is None or (known is not None and known.foreign):  # a sparse tensor looks like a tensor here
+        return foreign_port(name, known.foreign if known is not None else "")
+    known = known or Port(name, data_type, ())
     symbols = known.dimensions if len(known.dimensions) == len(extents) else (None,) * len(extents)
-    free = (overrides.get(symbol, symbol) if isinstance(symbol, str) else None for symbol in symbols)
-    dimensions = tuple(extent if extent >= 0 else symbol for extent, symbol in zip(extents, free, strict=True))
+    dimensions = tuple(_dimension(*pair, overrides) for pair in zip(extents, symbols, strict=True))
     return Port(name, data_type, dimensions, bool(extents) or known.rank_known)
+
+
+def _dimension(extent: int, declared: Dimension, overrides: Mapping[str, int]) -> Dimension:
+    """An extent as the session has it; a free one with its symbol, if the file has one.
+
+    The engine infers 0 where it lacks what it would compute with, as for Attention: only what is declared 0 is 0.
+    """
+    if extent > 0 or (extent == 0 and declared == 0):
+        return extent
+    return overrides.get(declared, declared) if isinstance(declared, str) else None
 
 
 def _name(session: int, index: int, get_name: Callable[[int, int, int, api.Out], None]) -> str:

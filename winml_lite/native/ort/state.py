@@ -8,6 +8,7 @@ the start. Not here: pairs that the caller owns (`executor.py`).
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -55,6 +56,7 @@ class ManagedState:
         self._moving: list[int] = []
         self._growing: list[int] = []
         self._places: list[int] = []
+        self._process = os.getpid()
         self._held = [_Held([0] * len(pairs))]  # one element; a list because the finalizer must see the present one
         finalizer(self, _release, self._held)
         self._sort()
@@ -260,6 +262,8 @@ class ManagedState:
         self.placed_in = None
         before, after = self._held[0], _Held(values, position)
         self._held[0] = after
+        if self._process != os.getpid():  # in a forked child a lock of the engine's may be held for ever
+            return
         for old, new in zip(before.values, values, strict=True):
             if isinstance(old, int) and old and old != new:
                 api.ReleaseValue(old)

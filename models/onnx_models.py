@@ -183,6 +183,13 @@ def text_input() -> onnx.ModelProto:
     )
 
 
+def text_output() -> onnx.ModelProto:
+    """`T[N] = str(X)`, strings, and `Y[N] = -X`, float32: only one of the outputs is one a stage can give."""
+    nodes = [helper.make_node("Cast", ["X"], ["T"], to=TensorProto.STRING), helper.make_node("Neg", ["X"], ["Y"])]
+    outputs = [_port("T", TensorProto.STRING, ["N"]), _port("Y", FLOAT, ["N"])]
+    return _model(nodes, [_port("X", FLOAT, ["N"])], outputs)
+
+
 def slow(rounds: int = 200_000) -> onnx.ModelProto:
     """`Y[64,64]` = `rounds` times `X @ X * 0`, float32, in a loop: long enough to be stopped half-way."""
     body = helper.make_graph(

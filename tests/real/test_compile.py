@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,16 @@ def test_what_the_ort_format_refuses(runtime: Runtime, files: ModelFiles, tmp_pa
         save_as_ort(runtime.load_model(path), "")
     assert sorted(os.listdir(tmp_path)) == ["add.onnx", "add.ort"]
     assert path.read_bytes() == before
+
+
+def test_threads_compile_at_the_same_time(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
+    source = runtime.load_model(files.onnx("dense"))
+    target = runtime.create_cpu_target()
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(8):
+            pool.submit(target.compile_to_file, source, tmp_path / f"{number}.onnx", f"{number}.bin")
+    assert len(os.listdir(tmp_path)) == 16
+    assert len({(tmp_path / f"{number}.bin").read_bytes() for number in range(8)}) == 1
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

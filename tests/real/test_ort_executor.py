@@ -241,16 +241,25 @@ def test_inputs_that_share_a_symbol_must_agree() -> None:
     assert flat(stage) == [33]
 
 
-@pytest.mark.parametrize("index", [0])
-def test_ports_that_are_no_tensors_cannot_be_bound(index: int) -> None:
-    stage = build(onnx_models.text_input())
-    assert stage.inputs == ((TensorDataType.UNDEFINED, ()),)
+def test_input_that_is_no_tensor_is_refused_by_build() -> None:
+    with pytest.raises(WinMLError, match="input 0 'X': the model declares a tensor of STRING there") as caught:
+        build(onnx_models.text_input())
+    assert caught.value.hresult == NOT_SUPPORTED
+
+
+def test_output_that_is_no_tensor_stays_unused() -> None:
+    stage = build(onnx_models.text_output())
+    assert stage.outputs == ((TensorDataType.UNDEFINED, ()), (FLOAT, (FREE_DIMENSION,)))
+    with pytest.raises(WinMLError, match="output 0 'T': the model declares a tensor of STRING") as caught:
+        stage.bind_output(0, None, True)
+    assert caught.value.hresult == NOT_SUPPORTED
     with pytest.raises(WinMLError) as caught:
-        stage.bind_input(index, tensor([1]))
+        stage.bind_output(0, allocate(FLOAT, (2,)), True)
     assert caught.value.hresult == E_INVALIDARG
-    with pytest.raises(WinMLError) as caught:
-        stage.bind_output(index, None, True)
-    assert caught.value.hresult == E_INVALIDARG
+    stage.bind_input(0, tensor([1, 2]))
+    stage.bind_output(1, None, True)
+    step(stage)
+    assert stage.output(1).array().tolist() == [-1, -2]
 
 
 def test_output_that_is_an_input_is_copied() -> None:

@@ -23,7 +23,7 @@ BUILDERS = [
     onnx_models.same_symbol,
     onnx_models.inc,
     onnx_models.pass_through,
-    onnx_models.text_input,
+    onnx_models.text_output,
     onnx_models.slow,
     onnx_models.grow,
     onnx_models.stat,

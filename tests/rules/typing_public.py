@@ -44,6 +44,31 @@ def sampling(model: genai.LanguageModel) -> None:
     model.generate("text", logit_bias={"1": float("-inf")}, dry_sequence_breakers=[13, "\n"], include_stop=True)
 
 
+class Sink:
+    def write_artifact_bytes(self, data: memoryview) -> None: ...
+
+    def begin_resource(self, key: str, descriptor: winml_lite.ResourceDescriptor) -> None:
+        assert_type(descriptor.byte_size, int)
+
+    def write_resource_bytes(self, key: str, data: memoryview) -> None: ...
+
+    def end_resource(self, key: str) -> None: ...
+
+
+def compilation(runtime: winml_lite.Runtime, model: winml_lite.Model) -> None:
+    compiler = runtime.create_cpu_target().model_compiler()
+    assert_type(compiler, winml_lite.ModelCompiler)
+    options = compiler.create_options()
+    assert_type(options, winml_lite.ModelCompileOptions)
+    assert_type(options.form, winml_lite.CompiledModelForm)
+    options.form = 1
+    assert_type(options.symbolic_dimensions, winml_lite.SymbolicDimensionOverrides)
+    compiler.compile_to_file(model, "out.onnx", "weights.bin", options=options)
+    compiler.compile_to_sink(model, Sink())
+    winml_lite.save_as_ort(model, "out.ort", symbolic_dimensions={"batch": 1})
+    assert_type(winml_lite.describe_onnx("out.onnx").external_data, tuple[winml_lite.ExternalData, ...])
+
+
 def object_model(runtime: winml_lite.Runtime, stage: winml_lite.Stage) -> None:
     assert_type(runtime.enumerate_devices(), list[winml_lite.DeviceInfo])
     model = runtime.load_model("model.onnx")

@@ -96,10 +96,12 @@ def create_backend() -> OrtBackend:
 
 
 def _located(error: WinMLError, artifact: OnnxArtifact, context: str = "") -> WinMLError:
-    """Say which model failed."""
+    """Say which model failed, and how to mend it where ONNX Runtime does not."""
     place = artifact.path or "the model buffer"
-    message = error.native_message or ""
-    return type(error)(error.hresult, error.context or context, f"{place}: {message.strip()}")
+    message = (error.native_message or "").strip()
+    if "is not a registered function/op" in message:
+        message += "; the library of a custom operator goes to Stage.ort_options().register_custom_ops_library"
+    return type(error)(error.hresult, error.context or context, f"{place}: {message}")
 
 
 def _build(artifact: OnnxArtifact, placement: Placement, options: StageOptions) -> OrtExecutor:

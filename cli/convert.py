@@ -13,7 +13,7 @@ from genai.named_models import unknown_model
 
 from . import terminal
 from .failure import ModelFailure
-from .options import json_option
+from .options import POSITIVE, json_option
 
 
 @click.command("convert")
@@ -23,7 +23,7 @@ from .options import json_option
     "--operators", type=click.Choice(["gqa", "std", "plain"]), default="gqa", show_default=True, help="See above."
 )
 @click.option("--weights", type=click.Choice(["q8", "f16", "f32"]), default="q8", show_default=True, help="See above.")
-@click.option("--context-length", type=click.IntRange(1), help="Most tokens of a sequence.  [default: the model's]")
+@click.option("--context-length", type=POSITIVE, help="Most tokens of a sequence.  [default: the model's]")
 @click.option("--offline", is_flag=True, help="Download nothing.")
 @json_option
 def command(

@@ -55,13 +55,25 @@ def _providers(runtime: winml_lite.Runtime, model: winml_lite.Model) -> Iterator
         else:
             target = runtime.create_ort_execution_target(name, kind)
         builder = runtime.create_pipeline_builder()
-        builder.add_model_stage(model, target)
-        problem = None
+        stage = builder.add_model_stage(model, target)
+        problem, counts = None, {}
         try:
             builder.build().close()
+            counts = _node_counts(stage)
         except winml_lite.WinMLError as error:
             problem = describe(error)
-        yield {"provider": name, "target": kind.name, "takes_it": problem is None, "problem": problem}
+        if problem is None and counts and name not in counts:
+            problem = f"takes none of the {sum(counts.values())} operators"
+        entry = {"provider": name, "target": kind.name, "takes_it": problem is None, "problem": problem}
+        yield {**entry, "node_counts": counts}
+
+
+def _node_counts(stage: winml_lite.Stage) -> dict[str, int]:
+    """Return how many operators each provider took; nothing where ONNX Runtime is too old to tell."""
+    try:
+        return stage.ort_diagnostics().node_counts
+    except winml_lite.NotSupportedError:
+        return {}
 
 
 def graph_lines(record: dict[str, Any]) -> list[str]:
@@ -76,9 +88,15 @@ def graph_lines(record: dict[str, Any]) -> list[str]:
     for data in record.get("external_data", ()):
         lines.append(f"external data  {data['location']}, {_state(data['needed_bytes'], data['file_bytes'])}")
     for entry in record.get("providers", ()):
-        state = "takes it" if entry["takes_it"] else entry["problem"]
+        state = _taken(entry) if entry["takes_it"] else entry["problem"]
         lines.append(f"provider       {entry['provider']} ({entry['target']}): {state}")
     return lines
+
+
+def _taken(entry: dict[str, Any]) -> str:
+    counts = entry["node_counts"]
+    taken, total = counts.get(entry["provider"], 0), sum(counts.values())
+    return "takes it" if taken == total else f"takes {taken} of {total} operators, the CPU the others"
 
 
 def _state(needed: int, found: int | None) -> str:

@@ -19,6 +19,9 @@ from .failure import ModelFailure
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
 
+POSITIVE = click.IntRange(1, 2**32 - 1)
+"""Lengths and counts of tokens."""
+
 _MODEL = click.option("-m", "--model", "source", default="smollm2", show_default=True, help="File, folder or name.")
 _OFFLINE = click.option("--offline", is_flag=True, help="Download nothing.")
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but the answer.")
@@ -51,7 +54,7 @@ _THREADS = click.option(
 )
 _CONTEXT = click.option(
     "--context-length",
-    type=click.IntRange(1),
+    type=POSITIVE,
     help="Most tokens of prompt and answer.  [default: the model's, to 4096]",
 )
 _LORA = click.option(
@@ -70,7 +73,7 @@ _SPECULATE = click.option(
 )
 _DRAFT = click.option("--draft", metavar="MODEL", help="Try tokens of a smaller model with the same vocabulary.")
 _DRAFT_TOKENS = click.option(
-    "--draft-tokens", type=click.IntRange(1), help="Most tokens tried at a time, to 16.  [default: as many as pay]"
+    "--draft-tokens", type=POSITIVE, help="Most tokens tried at a time, to 16.  [default: as many as pay]"
 )
 _TEXT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

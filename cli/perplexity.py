@@ -42,8 +42,9 @@ def command(
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         record = {"model": model.name, "engine": model.engine, "file": model.file, **asdict(result)}
-    if as_json:
-        return terminal.answer_json(record)
+    if as_json:  # which has no NaN: the error of a single token
+        known = {name: None if value != value else value for name, value in record.items()}
+        return terminal.answer_json(known)
     terminal.answer(
         f"{result.perplexity:.4f} ± {result.standard_error:.4f} "
         f"({result.scored_token_count} of {result.token_count} tokens, "

@@ -169,9 +169,9 @@ class _Work:
         self.cancel()
         if self._has_thread:
             self._calls.put(self.closing)
-            self._calls.put(None)
         else:
             self.closing.run()
+        self._calls.put(None)  # there is a thread, too, if an interrupt has struck while it started
 
     def _close(self) -> None:
         try:

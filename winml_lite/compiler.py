@@ -133,7 +133,7 @@ class ModelCompiler(Closeable[TargetCore]):
 
         Each initializer of 1024 bytes and more is a resource, equal ones the same. What the sink has got is loaded
         again by `load_model_from_buffer(artifact, resources=...)` with the resources by their keys. Errors as those
-        of `compile_to_file`; 0x80070032 for a provider that is not the CPU's.
+        of `compile_to_file`; 0x80070032 for a provider that is not the CPU's, and for constants that are strings.
         """
         core = self._core
         context = f"{_COMPILE}ToSink"

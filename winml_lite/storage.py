@@ -48,7 +48,18 @@ class Storage:
     `native` is a slot for the engine that runs on this memory (ONNX Runtime keeps its value object there).
     """
 
-    __slots__ = ("__weakref__", "_readers", "_writer", "data", "data_type", "native", "ready", "shape", "writable")
+    __slots__ = (
+        "__weakref__",
+        "_readers",
+        "_writer",
+        "data",
+        "data_type",
+        "is_alias",
+        "native",
+        "ready",
+        "shape",
+        "writable",
+    )
 
     is_direct: ClassVar[bool] = True
     """Whether `data` is the memory itself; in a `StagedStorage` it is a copy."""
@@ -67,6 +78,8 @@ class Storage:
         self.data_type = data_type
         self.shape = shape
         self.writable = writable
+        self.is_alias = False
+        """Whether the memory is a caller's: other storages may lie in it too."""
         self.native: Any = None
         self.ready: Work | None = None
         """Work that is to end before memory is read that is not direct."""

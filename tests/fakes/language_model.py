@@ -9,6 +9,7 @@ from typing import Any, Self
 from genai.options import TextGenerationOptions
 from genai.results import TextGenerationFinishReason, TextGenerationResult, TextGenerationTimings, TokenLogprob
 from genai.speculative_statistics import TextGenerationSpeculativeStatistics
+from winml_lite import ExecutionTargetKind
 
 TIMINGS = TextGenerationTimings(0.5, 2.0, 10, 5)
 
@@ -108,6 +109,8 @@ class FakeModel:
     can_chat: bool = True
     name: str = "fake"
     engine: str = "llama.cpp"
+    target: ExecutionTargetKind = ExecutionTargetKind.CPU
+    provider: str | None = None
     file: str = "/models/fake.gguf"
     context_length: int = 4096
     tokenizer: FakeTokenizer = field(default_factory=FakeTokenizer)

@@ -35,8 +35,9 @@ from genai.tasks import (
 )
 from models.gguf_writer import write_gguf
 from models.table_decoders import TableDecoder
-from winml_lite import ExecutionTarget, Pipeline, Runtime, Stage, WinMLError
+from winml_lite import ExecutionTarget, ExecutionTargetKind, Pipeline, Runtime, Stage, WinMLError
 from winml_lite.native.backend import EngineKey, backend, replaced_backend
+from winml_lite.target import RuntimeCore, TargetCore
 
 Row = npt.NDArray[np.float32]
 Logits = Callable[[Sequence[int]], Row]
@@ -142,6 +143,10 @@ class ScriptedDecoder:
     @property
     def state_owner(self) -> ScriptedDecoder:
         return self
+
+    @property
+    def execution_target(self) -> TargetCore:
+        return TargetCore(RuntimeCore(), ExecutionTargetKind.CPU)
 
     @property
     def position(self) -> int:

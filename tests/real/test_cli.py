@@ -65,14 +65,14 @@ def test_s_cli_03_generate_from_gguf(folder: Path) -> None:
     file = scripted_gguf(folder)
     done = run("generate", "-m", file, QUESTION)
     assert (done.returncode, done.stdout.decode()) == (0, SENTENCE + "\n")
-    assert done.stderr.decode() == f"scripted on llama.cpp: {file}\n"
+    assert done.stderr.decode() == f"scripted on llama.cpp (CPU): {file}\n"
 
 
 @pytest.mark.parametrize("operators", ["plain", "std", "gqa"])
 def test_generate_from_onnx(folder: Path, operators: str) -> None:
     done = run("generate", "-m", scripted_onnx(folder, operators), QUESTION)
     assert (done.returncode, done.stdout.decode()) == (0, SENTENCE + "\n")
-    assert b"on ONNX Runtime: " in done.stderr
+    assert b"on ONNX Runtime (CPU): " in done.stderr
 
 
 def test_s_cli_04_quiet_means_an_empty_standard_error(folder: Path) -> None:

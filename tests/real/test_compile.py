@@ -21,6 +21,8 @@ from fakes.model_files import ModelFiles
 from fakes.rig import failing
 from models import onnx_models
 from winml_lite import CompiledModelForm, Model, Runtime, TensorDataType, WinMLError, compiled_files, save_as_ort
+from winml_lite.native.ort import compile as ort_compile
+from winml_lite.native.ort.devices import provider_devices
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("ort")]
 
@@ -82,6 +84,21 @@ def test_a_file_of_its_own_for_a_large_model(
     }.get(name, {"x": X})
     compiled = runtime.load_model(tmp_path / "out.onnx")
     assert results(runtime, compiled, **inputs) == results(runtime, source, **inputs)
+
+
+@pytest.mark.parametrize("weights", [None, "weights.bin"])
+def test_a_provider_that_compiles_nothing(
+    runtime: Runtime, files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str | None
+) -> None:
+    """The CPU provider is one, when it is asked as others are."""
+    (device,) = (each for each in provider_devices() if each.provider == "CPUExecutionProvider")
+    monkeypatch.setattr(ort_compile, "choose_device", lambda placement, listing: device)
+    with failing(0x80070032) as caught:
+        runtime.create_cpu_target().compile_to_file(
+            runtime.load_model(files.onnx("dense")), tmp_path / "out.onnx", weights
+        )
+    assert "CPUExecutionProvider compiles nothing ahead of time: Unable to compile any nodes" in str(caught.value)
+    assert os.listdir(tmp_path) == []
 
 
 # --- the ORT format ---------------------------------------------------------------------------------------------------

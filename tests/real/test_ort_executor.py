@@ -11,7 +11,7 @@ import pytest
 
 from fakes.ort_stages import build, count_values, flat, step, tensor
 from models import onnx_models
-from winml_lite.errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, WinMLError
+from winml_lite.errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, NOT_SUPPORTED, WinMLError
 from winml_lite.native.ort.executor import OrtExecutor
 from winml_lite.storage import Storage, allocate
 from winml_lite.values import FREE_DIMENSION, TensorDataType

@@ -27,6 +27,8 @@ class Port:
     rank_known: bool = True
     foreign: str = field(default="", compare=False)
     """Where the type is UNDEFINED: what the port holds instead, in words; "" = the file does not say."""
+    is_misjudged: bool = field(default=False, compare=False)
+    """Whether the engine expects another shape than its operators make: it then refuses memory of the right shape."""
     descriptor: Descriptor = field(init=False, repr=False, compare=False)
     """What is declared; every free dimension is `FREE_DIMENSION`."""
 

@@ -33,8 +33,7 @@ class Placement:
     """Where a stage shall run. `kind` None is automatic placement."""
 
     kind: ExecutionTargetKind | None = None
-    provider: str | None = None
-    """Pinned execution provider."""
+    provider: str | None = None  # pinned
     devices: tuple[Device, ...] = ()
     """The chosen piece of hardware as its sources saw it; () = any of the kind."""
     is_exact: bool = False
@@ -50,7 +49,6 @@ class OrtOptions:
     provider_options: tuple[tuple[str, str], ...] = ()
     session_config: tuple[tuple[str, str], ...] = ()
     operator_libraries: tuple[str, ...] = ()
-    """Libraries of custom operators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +226,9 @@ class StageExecutor(Protocol):
 
 
 class OrtStageExecutor(StageExecutor, Protocol):
-    """A built stage of ONNX Runtime."""
+    """A built stage of ONNX Runtime, represented by the execution provider `provider_name`."""
 
     provider_name: str
-    """The execution provider that represents the stage; single operators may run on the CPU provider."""
 
     @property
     def node_counts(self) -> dict[str, int] | None:

@@ -30,7 +30,7 @@ def test_the_answer_goes_to_standard_output_and_the_rest_to_standard_error(model
     model.answers = [saying("Blue", " sky")]
     result = run("Why?")
     assert (result.exit_code, result.stdout) == (0, "Blue sky\n")
-    assert result.stderr == "fake on llama.cpp: /models/fake.gguf\n"
+    assert result.stderr == "fake on llama.cpp (CPU): /models/fake.gguf\n"
     assert model.is_closed
 
 
@@ -191,7 +191,7 @@ def test_a_base_model_continues_the_text(model: FakeModel) -> None:
 )
 def test_a_cut_answer_is_told(model: FakeModel, reason: TextGenerationFinishReason, message: str) -> None:
     model.answers = [Answer(("a",), reason)]
-    assert run("Why?").stderr.removeprefix("fake on llama.cpp: /models/fake.gguf\n") == message
+    assert run("Why?").stderr.removeprefix("fake on llama.cpp (CPU): /models/fake.gguf\n") == message
 
 
 def test_json(model: FakeModel) -> None:

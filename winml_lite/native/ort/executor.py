@@ -74,10 +74,16 @@ class OrtExecutor:
         names = {port.name: index for index, port in enumerate(session.inputs)}
         self._passed_through = {i: names[port.name] for i, port in enumerate(session.outputs) if port.name in names}
         """Outputs that are an input: the engine neither copies them nor uses memory given for them."""
+        self._misjudged = frozenset(i for i, port in enumerate(session.outputs) if port.is_misjudged)
         self._exposed: dict[int, Storage] = {}
         """Bound outputs that may lie in the memory of a bound input."""
+        self._alias_inputs: set[int] = set()
+        """Inputs that are bound to memory of a caller's, which may have other names."""
         self._overlapping: set[int] = set()
-        """Those that do. Operators write while they still read, so they are made elsewhere and copied."""
+        """Those that do, and the misjudged ones: they are made elsewhere and copied.
+
+        Operators write while they still read.
+        """
         self._symbols = Symbols(session.inputs, self._managed_inputs)
         self._control: RunControl = RunControl(session) if twin_of is None else twin_of._control
         self._call = PreparedCall(session, self._open_inputs, self._control)
@@ -110,6 +116,10 @@ class OrtExecutor:
             if index in self._managed_inputs:
                 raise WinMLError(E_INVALIDARG, what, "the stage keeps this state itself; it cannot be bound")
             check_port(storage, port, what)
+        if storage is not None and storage.is_alias:
+            self._alias_inputs.add(index)
+        elif self._alias_inputs:
+            self._alias_inputs.discard(index)
         self._bound_inputs[index] = storage
         self._call.binding_inputs[index] = None  # or what was bound before would stay pinned until the next run
         self._dirty = True
@@ -285,8 +295,13 @@ class OrtExecutor:
                 raise WinMLError(E_INVALIDARG, _RUN, f"input {index} {name!r} is not bound")
         extents = self._symbols.agreed(inputs)
         self._step = sequence_length(inputs)
-        if self._exposed:
-            self._find_overlaps()
+        overlapping = set(self._misjudged)
+        for output, exposed in self._exposed.items():  # no call where nothing is aliased, since it runs for each token
+            if exposed in inputs or ((exposed.is_alias or self._alias_inputs) and self._is_shared(exposed)):
+                overlapping.add(output)
+        if overlapping != self._overlapping:
+            self._overlapping = overlapping
+            self._outputs_dirty = True
         if state is not None:
             state.start(extents)
         if self._outputs_dirty or self._caller_pairs or (state is not None and state.placed_in is not self._call.slots):
@@ -296,18 +311,11 @@ class OrtExecutor:
         self._invoke = self._call.prepare(inputs)
         self._dirty = False
 
-    def _find_overlaps(self) -> None:
-        found = {
-            output
-            for output, target in self._exposed.items()
-            if any(
-                (source := self._bound_inputs[index]) is not None and np.may_share_memory(source.data, target.data)
-                for index in self._open_inputs
-            )
-        }
-        if found != self._overlapping:
-            self._overlapping = found
-            self._outputs_dirty = True
+    def _is_shared(self, storage: Storage) -> bool:
+        """Whether a storage lies in the memory of a bound input, wholly or in part."""
+        return any(
+            source is not None and np.may_share_memory(source.data, storage.data) for source in self._bound_inputs
+        )
 
     def _place_outputs(self) -> None:
         """Choose the outputs of a run and where each goes."""

@@ -232,7 +232,8 @@ def _port(
     known = known or Port(name, data_type, ())
     symbols = known.dimensions if len(known.dimensions) == len(extents) else (None,) * len(extents)
     dimensions = tuple(_dimension(*pair, overrides) for pair in zip(extents, symbols, strict=True))
-    return Port(name, data_type, dimensions, bool(extents) or known.rank_known)
+    is_misjudged = any(extent == 0 != dimension for extent, dimension in zip(extents, dimensions, strict=True))
+    return Port(name, data_type, dimensions, bool(extents) or known.rank_known, is_misjudged=is_misjudged)
 
 
 def _dimension(extent: int, declared: Dimension, overrides: Mapping[str, int]) -> Dimension:

@@ -434,6 +434,14 @@ def test_a_folder_in_the_way(compiler: ModelCompiler, dense: Model, tmp_path: Pa
         compiler.compile_to_file(dense, tmp_path / "out.onnx")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_way(compiler: ModelCompiler, dense: Model, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "out.onnx")
+    with failing(E_INVALIDARG):
+        compiler.compile_to_file(dense, tmp_path / "out.onnx")
+    assert (tmp_path / "out.onnx").is_fifo()
+
+
 def test_a_source_that_has_changed(compiler: ModelCompiler, runtime: Runtime, tmp_path: Path) -> None:
     path = onnx_models.save(onnx_models.dense(), tmp_path / "model.onnx")
     model = runtime.load_model(path)

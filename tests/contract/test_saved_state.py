@@ -234,3 +234,19 @@ def test_the_digest_is_that_of_the_files(
     assert len(digest) == 64
     assert llama_decoder(runtime, str(copy)).stage.model_digest == digest
     assert llama_decoder(runtime, files.gguf).stage.model_digest != digest
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_file_does_not_take_the_place_of_a_pipe(decoder: Decoder, tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    decoder.run(*IDS[:2])
+    with failing(0x80070057):
+        decoder.stage.save_sequence_state(path)
+    assert path.is_fifo()
+
+
+def test_a_path_that_no_file_can_have(decoder: Decoder, tmp_path: Path) -> None:
+    decoder.run(*IDS[:2])
+    with failing(0x80070057):
+        decoder.stage.save_sequence_state(f"{tmp_path}/a\0b")

@@ -275,6 +275,38 @@ def test_dimensions_are_fixed_for_the_provider(runtime: Runtime) -> None:
     assert bindings.output("Y").to_numpy().shape == (2, 3)
 
 
+def test_a_provider_that_compiles_nothing_ahead_of_time(files: ModelFiles, runtime: Runtime, tmp_path: Path) -> None:
+    target = runtime.create_ort_execution_target("ggml", CPU)
+    with failing(0x80070032) as caught:
+        target.compile_to_file(runtime.load_model(files.onnx("add")), tmp_path / "compiled.onnx")
+    assert "ggml compiles nothing ahead of time" in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+EXIT = """
+import sys
+import numpy as np
+from winml_lite import ExecutionTargetKind, Runtime
+runtime = Runtime()
+runtime.register_execution_provider("ggml", sys.argv[2])
+builder = runtime.create_pipeline_builder()
+target = runtime.create_ort_execution_target("ggml", ExecutionTargetKind.CPU)
+stage = builder.add_model_stage(runtime.load_model(sys.argv[1]), target)
+pipeline = builder.build()
+for index in range(2):
+    stage.bind_input(index, runtime.tensor_from_numpy(np.ones(2, np.float32)))
+stage.request_output(0)
+pipeline.run()
+print(stage.output(0).to_numpy().tolist())
+"""
+
+
+def test_a_program_may_end_with_a_provider_in_use(files: ModelFiles) -> None:
+    arguments = [sys.executable, "-c", EXIT, files.onnx("add"), str(ggml_library())]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "[2.0, 2.0]\n")
+
+
 # Decoders
 
 

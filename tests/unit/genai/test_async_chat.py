@@ -195,3 +195,48 @@ def test_wrong_arguments_are_told_at_once(tmp_path: Path, fields: Any) -> None:
             fake.model.chat().astream("Hi", **fields)
 
     run(tmp_path, [], program)
+
+
+def test_a_tool_in_a_thread_cannot_send_to_its_own_chat(tmp_path: Path) -> None:
+    async def program(fake: ToolModel) -> ChatReply:
+        chat = fake.model.chat()
+
+        def add(a: int, b: int) -> str:
+            return chat.send("2 + 3?").text
+
+        return await chat.asend("2 + 3?", tools=[add])
+
+    assert "it needs a chat of its own" in run(tmp_path, [ADD, "It is 5."], program).tool_calls[0].result
+
+
+def test_a_tool_in_another_task_cannot_send_to_its_own_chat(tmp_path: Path) -> None:
+    async def program(fake: ToolModel) -> ChatReply:
+        chat = fake.model.chat()
+
+        async def add(a: int, b: int) -> str:
+            return (await asyncio.create_task(chat.asend("2 + 3?"))).text
+
+        return await chat.asend("2 + 3?", tools=[add])
+
+    assert "it needs a chat of its own" in run(tmp_path, [ADD, "It is 5."], program).tool_calls[0].result
+
+
+def test_a_tool_that_raises_stop_iteration_has_failed(tmp_path: Path) -> None:
+    def add(a: int, b: int) -> int:
+        raise StopIteration
+
+    async def program(fake: ToolModel) -> ChatReply:
+        return await fake.model.chat(tools=[add]).asend("2 + 3?")
+
+    assert run(tmp_path, [ADD, "No idea."], program).tool_calls[0].status is ToolCallStatus.FAILED
+
+
+def test_a_hook_that_raises_stop_async_iteration_does_not_pass_for_the_end(tmp_path: Path) -> None:
+    async def approve(call: ToolCall) -> bool:
+        raise StopAsyncIteration
+
+    async def program(fake: ToolModel) -> ChatReply:
+        return await fake.model.chat(tools=[add], approve=approve).asend("2 + 3?")
+
+    with pytest.raises(RuntimeError, match="a function of the chat raised StopAsyncIteration"):
+        run(tmp_path, [ADD], program)

@@ -520,3 +520,20 @@ def test_a_stream_of_a_closed_model_is_refused_at_once(model: LanguageModel) -> 
     model.close()
     with pytest.raises(RuntimeError, match="closed"):
         model.astream("a")
+
+
+def test_the_thread_goes_when_an_interrupt_strikes_at_its_start(
+    model: LanguageModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            super().start()
+            started.append(self)
+            raise KeyboardInterrupt
+
+    started: list[threading.Thread] = []
+    monkeypatch.setattr("genai.async_stream.threading.Thread", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(model.agenerate([1]))
+    started[0].join(20)
+    assert not started[0].is_alive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -459,7 +460,7 @@ def test_a_tool_cannot_send_to_its_own_chat(tmp_path: Path) -> None:
             return chat.send("2 + 3").text
 
         (made,) = chat.send("2 + 3?", tools=[add]).tool_calls
-    assert "this thread has an unfinished stream" in made.result
+    assert "it needs a chat of its own" in made.result
 
 
 def test_a_second_turn_waits_until_all_rounds_are_over(tmp_path: Path) -> None:
@@ -529,3 +530,37 @@ def test_a_wanted_call_is_wanted_once(tmp_path: Path, choice: str) -> None:
     with tool_model(tmp_path, [ADD, "It is 5."]) as fake:
         reply = fake.model.chat(tools=[add, broken]).send("2 + 3?", tool_choice=choice)
     assert (reply.text, reply.tool_calls[0].result) == ("It is 5.", "5")
+
+
+# --- functions of the program that would end a loop unseen, or wait for themselves ------------------------------------
+
+
+def test_a_hook_that_raises_stop_iteration_does_not_pass_for_the_end(tmp_path: Path) -> None:
+    def approve(call: ToolCall) -> bool:
+        raise StopIteration
+
+    with tool_model(tmp_path, [ADD]) as fake:
+        chat = fake.model.chat(tools=[add], approve=approve)
+        with pytest.raises(RuntimeError, match="a function of the chat raised StopIteration"):
+            chat.send("2 + 3?")
+    assert chat.messages == ()
+
+
+def test_a_tool_cannot_send_to_its_own_chat_by_an_event_loop(tmp_path: Path) -> None:
+    with tool_model(tmp_path, [ADD, "It is 5."]) as fake:
+        chat = fake.model.chat()
+
+        def add(a: int, b: int) -> str:
+            return asyncio.run(chat.asend("2 + 3?")).text
+
+        reply = chat.send("2 + 3?", tools=[add])
+    assert "it needs a chat of its own" in reply.tool_calls[0].result
+
+
+def test_the_model_is_told_of_a_number_beyond_all_floats(tmp_path: Path, without_grammar: None) -> None:
+    def half(a: float) -> float:
+        return a / 2
+
+    with tool_model(tmp_path, [call("half", f'{{"a": 1{"0" * 400}}}'), "Oh."]) as fake:
+        reply = fake.model.chat(tools=[half]).send("Half of a lot?")
+    assert reply.tool_calls[0].result == "Error: a must be a number below 1e308 in size"

@@ -155,6 +155,8 @@ def test_a_value_becomes_that_of_its_type(annotation: Any, value: Any, read: Any
         (int, 3.5, "must be an integer, not 3.5"),
         (float, "3", "must be a number, not '3'"),
         (float, False, "must be a number, not False"),
+        (float, 10**400, "must be a number below 1e308 in size"),
+        (float, float("inf"), "must be a number below 1e308 in size"),
         (str, 3, "must be a string, not 3"),
         (bool, 1, "must be true or false, not 1"),
         (None, 0, "must be null, not 0"),
@@ -253,3 +255,20 @@ def test_two_models_of_one_name_are_refused() -> None:
     second = pydantic.create_model("Item", b=(int, ...))
     with pytest.raises(TypeError, match="two different types have the name Item"):
         object_type([JsonField("a", list[first]), JsonField("b", list[second])])  # type: ignore[valid-type]
+
+
+def test_a_default_that_json_lacks_is_not_shown() -> None:
+    kind = object_type([JsonField("limit", float, is_required=False, default=float("inf"))])
+    assert kind.schema["properties"] == {"limit": {"type": "number"}}
+
+
+def test_what_a_class_refuses_by_any_error_is_a_wrong_value() -> None:
+    @dataclasses.dataclass
+    class Even:
+        n: int
+
+        def __post_init__(self) -> None:
+            assert self.n % 2 == 0, "n is odd"
+
+    with pytest.raises(WrongValueError, match="is refused: n is odd"):
+        json_type(Even).read({"n": 3})

@@ -203,3 +203,15 @@ def test_rows_longer_than_the_vocabulary_of_the_tokenizer_are_taken() -> None:
     options = TextGenerationOptions(2, temperature=1.0, repetition_penalty=1.1, top_k=1, seed=1)
     loop = core_of(decoder).start([A], options, CancellationSource())
     assert read(loop) == [B, B]
+
+
+@pytest.mark.parametrize("error", [StopIteration, StopAsyncIteration])
+@pytest.mark.parametrize("name", ["logits_processors", "stopping"])
+def test_a_function_cannot_end_the_generation_unseen(name: str, error: type[Exception]) -> None:
+    def fail(*_: object) -> Any:
+        raise error
+
+    options: Any = {name: fail}
+    loop = core_of(ScriptedDecoder(successor)).start([A], TextGenerationOptions(3, **options), CancellationSource())
+    with pytest.raises(RuntimeError, match=f"a function of the options raised {error.__name__}"):
+        read(loop)

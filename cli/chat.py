@@ -20,7 +20,7 @@ from genai.cache import cache_folder
 from . import terminal
 from .conversation import Conversation
 from .failure import as_failure, describe
-from .generation_options import generation_options
+from .generation_options import check_bias, generation_options
 from .line_input import LineReader, editing
 from .options import ModelChoice, model_options
 from .tool_file import Approval, read_tools
@@ -74,6 +74,7 @@ def command(
             raise click.UsageError(
                 f"{model.name} has no chat template; `winml-lite generate -m {choice.source}` continues text with it"
             )
+        check_bias(model, options)
         try:
             chat = model.chat(system, **fields)
         except TypeError as error:  # a function that cannot be a tool

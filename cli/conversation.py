@@ -107,15 +107,19 @@ class Conversation:
     def _save(self, path: Path) -> None:
         messages = [as_message(message).as_dict() for message in self._chat.messages]
         record = {"system": self._chat.system, "messages": messages}
+        try:
+            data = json.dumps(record, ensure_ascii=False, indent=2).encode()
+        except UnicodeEncodeError:  # half a character, which no UTF-8 has
+            data = json.dumps(record, indent=2).encode()
         existed = path.exists()
-        path.write_text(json.dumps(record, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        path.write_bytes(data + b"\n")
         overwritten = ", which was overwritten" if existed else ""
         terminal.note(f"(saved {terminal.counted(len(messages), 'message')} to {path.absolute()}{overwritten})")
 
     def _load(self, path: Path) -> None:
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"not a file that /save wrote: {error}") from None
         system, messages = _read_chat(record)
         self._chat.system = system

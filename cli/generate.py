@@ -10,7 +10,7 @@ import click
 import genai
 
 from . import terminal
-from .generation_options import generation_options
+from .generation_options import check_bias, generation_options
 from .options import ModelChoice, form_options, json_option, model_options, prompt_options
 from .turn_notes import TurnNotes
 
@@ -51,6 +51,7 @@ def command(
     if top_logprobs is not None:
         fields["options"] = _with_logprobs(fields["options"], top_logprobs, as_json)
     with choice.load() as model:
+        check_bias(model, fields["options"])
         stream: genai.TextStream | genai.ChatStream
         notes = TurnNotes()
         if model.can_chat and not raw:

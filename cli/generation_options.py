@@ -123,6 +123,13 @@ def _options(values: dict[str, Any]) -> genai.TextGenerationOptions:
         raise click.UsageError(str(error)) from None
 
 
+def check_bias(model: genai.LanguageModel, options: genai.TextGenerationOptions) -> None:
+    """Refuse a bias on a token that the model does not have."""
+    largest = max((int(token_id) for token_id in options.logit_bias or ()), default=0)
+    if largest and largest >= model.tokenizer.token_count:
+        raise click.UsageError(f"--logit-bias: the vocabulary has no token {largest}")
+
+
 def _bias(text: str) -> tuple[int, float]:
     """Split ID=VALUE."""
     token_id, _, value = text.partition("=")

@@ -73,7 +73,7 @@ _SPECULATE = click.option(
 )
 _DRAFT = click.option("--draft", metavar="MODEL", help="Try tokens of a smaller model with the same vocabulary.")
 _DRAFT_TOKENS = click.option(
-    "--draft-tokens", type=POSITIVE, help="Most tokens tried at a time, to 16.  [default: as many as pay]"
+    "--draft-tokens", type=click.IntRange(1, 16), help="Most tokens tried at a time.  [default: as many as pay]"
 )
 _TEXT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -131,6 +131,13 @@ class AsyncChatStream:
         self._finalizer = weakref.finalize(self, self._work.end)
         self._finalizer.atexit = False
 
+    def __repr__(self) -> str:
+        try:
+            state = self.result.finish_reason.name
+        except WinMLError:
+            state = "unfinished"
+        return f"<AsyncChatStream {state}>"
+
     def __aiter__(self) -> AsyncIterator[str]:
         return self
 

@@ -6,6 +6,7 @@ Not here: what the values of single options mean (`options.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .cancellation import CancellationLatch, CancellationSource
@@ -71,6 +72,16 @@ class CallFields(OptionFields, FormFields, total=False):
     timeout: float | None
 
 
+_NAMES_ELSEWHERE = {
+    "max_tokens": "max_new_tokens",
+    "max_length": "max_new_tokens",
+    "n_predict": "max_new_tokens",
+    "repeat_penalty": "repetition_penalty",
+    "logprobs": "top_logprobs",
+    "stopping_criteria": "stopping",
+    "response_format": "json_schema",
+}  # what other libraries call them
+
 _OTHER_FIELDS = frozenset({"options", "cancellation", "timeout", *FormFields.__annotations__})
 
 
@@ -118,6 +129,8 @@ def call_timeout(fields: CallFields) -> float | None:
 def call_options(fields: CallFields) -> TextGenerationOptions:
     """Make the options record of a call."""
     known = {name: value for name, value in fields.items() if name not in _OTHER_FIELDS}
+    if not known.keys() <= OptionFields.__annotations__.keys():
+        raise _unknown_option(next(name for name in known if name not in OptionFields.__annotations__))
     options = fields.get("options")
     if options is None:
         return TextGenerationOptions(**known)  # type: ignore[arg-type]
@@ -126,3 +139,11 @@ def call_options(fields: CallFields) -> TextGenerationOptions:
     if not isinstance(options, TextGenerationOptions):
         raise TypeError(f"options must be TextGenerationOptions, not {type(options).__name__}")
     return options
+
+
+def _unknown_option(name: str) -> TypeError:
+    """Say which option may have been meant."""
+    names = {**OptionFields.__annotations__, **FormFields.__annotations__}
+    close = [_NAMES_ELSEWHERE[name]] if name in _NAMES_ELSEWHERE else get_close_matches(name, names, 1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return TypeError(f"generation has no option {name!r}{hint}")

@@ -97,6 +97,10 @@ class Candidates:
             peak = float(row.max())
             if peak == -math.inf:
                 return NO_TOKEN
+        return self._draw_finite(row, peak, u)
+
+    def _draw_finite(self, row: Row, peak: float, u: float) -> int:
+        """Draw from a row whose highest logit is finite."""
         if self._top_p == 1 and self._min_p > 0:
             return self._pick(*self._above(row, peak, self._min_p_depth), u)
         if self._top_p == 1 and self.excludes_top:

@@ -39,7 +39,7 @@ class Chat:
     ) -> None:
         """`fields` are those of every turn that does not say otherwise."""
         if system is not None and not isinstance(system, str):
-            raise TypeError(f"system must be a str or None, not {type(system).__name__}")
+            raise TypeError(f"system must be a str or None, not {type(system).__name__}; a history is messages=")
         unknown = fields.keys() - ChatFields.__annotations__
         if unknown:
             raise TypeError(
@@ -137,7 +137,7 @@ class Chat:
     def _turn(self, text: str, fields: Mapping[str, Any]) -> tuple[ChatTurn, CallFields]:
         """Check the arguments of a turn; return it, and the arguments of its generations."""
         if not isinstance(text, str):
-            raise TypeError(f"text must be a str, not {type(text).__name__}")
+            raise TypeError(f"text must be a str, not {type(text).__name__}; a history is chat.messages")
         own = {name: value for name, value in fields.items() if name in ChatFields.__annotations__}
         settings = turn_settings({**self._fields, **own}) if own else self._settings
         check_no_form(settings, [name for name in FormFields.__annotations__ if fields.get(name) is not None])

@@ -120,7 +120,8 @@ class ChatTurn:
         reader.push(TextGenerationUpdate(None, result.text))
         reader.finish()
         has_ended = result.finish_reason in (_Reason.CANCELED, _Reason.ERROR)
-        calls = [] if has_ended else list(self._calls_of(reader))
+        is_whole = result.finish_reason is _Reason.EOS_TOKEN
+        calls = [] if has_ended else list(self._calls_of(reader, is_whole))
         self._answer, self._reasoning = reader.content, reader.reasoning_content
         self._rounds.append(result)
         if not calls or self._error is not None:
@@ -134,8 +135,10 @@ class ChatTurn:
             self._pending = [call for call, _ in calls]
             self._add_answer([record for _, record in calls])
 
-    def _calls_of(self, reader: ReplyReader) -> Iterator[tuple[ToolCall, ChatCompletionToolCall]]:
-        """The calls of a round, also those whose arguments are malformed, and how the history holds them."""
+    def _calls_of(self, reader: ReplyReader, is_whole: bool) -> Iterator[tuple[ToolCall, ChatCompletionToolCall]]:
+        """The calls of a round, also those whose arguments are malformed, and how the history holds them. A last one
+        without an end counts if it is the model that ended there.
+        """
         whole = iter(reader.tool_calls)
         new_ids = self._new_ids()
         begun: tuple[str, str] | None = None
@@ -153,6 +156,8 @@ class ChatTurn:
                 begun = None
             elif event.type is _Type.ERROR:
                 self._refuse(INVALID_DATA, f"the model wrote a {event.error_message}")
+        if begun is not None and is_whole:
+            yield _malformed(*begun, "the call has no end")
 
     def _new_ids(self) -> Iterator[str]:
         """Ids that no call of the chat has; nine letters and digits, as the strictest templates want them."""

@@ -11,7 +11,7 @@ Control spellings stay as they are in assistant messages (templates look for the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -163,7 +163,7 @@ class _Rendering:
         before, found, _ = text.rpartition(self._end)
         return before if found else None
 
-    def _render(self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool) -> str:
+    def _render(self, messages: Sequence[ChatCompletionMessage], add_generation_prompt: bool) -> str:
         texts = MessageTexts(self._broken, self._marks)
         if not self._marks.places:
             return self._render_once(messages, add_generation_prompt, texts)
@@ -178,7 +178,7 @@ class _Rendering:
                 raise error from None
 
     def _render_once(
-        self, messages: tuple[ChatCompletionMessage, ...], add_generation_prompt: bool, texts: MessageTexts
+        self, messages: Sequence[ChatCompletionMessage], add_generation_prompt: bool, texts: MessageTexts
     ) -> str:
         data = TemplateData(messages, self._request.tools, texts)
         variables = {
@@ -201,7 +201,10 @@ class _Rendering:
 def _check_template(template: ChatTemplate, request: ChatCompletionRequest) -> None:
     """Refuse what the template never looks at."""
     if request.tools and "tools" not in template.variables:
-        unsupported("tools are given, but the chat template shows none: use a model that was trained to call tools")
+        unsupported(
+            "tools are given, but the chat template shows none: use a model that was trained to call tools, or "
+            "give a template that shows them"
+        )
     thinking = request.enable_thinking
     if thinking != ChatCompletionEnableThinking.MODEL_DEFAULT and "enable_thinking" not in template.variables:
         unsupported(f"enable_thinking is {thinking.name}, but the chat template does not use it; use MODEL_DEFAULT")

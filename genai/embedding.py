@@ -108,6 +108,8 @@ class EmbeddingModel(Closing):
         normalize: scale each vector to length 1, so that a scalar product is the cosine of two vectors.
         truncate: shorten texts of more than `max_tokens` tokens; otherwise they are 0x8007007A.
         """
+        if not isinstance(texts, Iterable):
+            raise TypeError(f"texts must be a str or a list of texts, not {type(texts).__name__}")
         is_single = isinstance(texts, str)
         items = [texts] if isinstance(texts, str) else list(texts)
         if pooling is not None and pooling not in POOLINGS:

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .candidates import NO_TOKEN, Candidates, Ids, Ranked, TopCandidates, ranked, without_special
+from .candidates import Candidates, Ids, Ranked, TopCandidates, ranked
 from .options import TextGenerationOptions
 
 Row: TypeAlias = npt.NDArray[Any]
@@ -45,13 +45,7 @@ class FilteredCandidates(Candidates):
         self._shares = np.empty(vocabulary_size, np.float64)
         self._products = np.empty(vocabulary_size, np.float64)
 
-    def draw(self, row: Row, u: float) -> int:
-        peak = float(row.max())
-        if not math.isfinite(peak):
-            row = without_special(row)
-            peak = float(row.max())
-            if peak == -math.inf:
-                return NO_TOKEN
+    def _draw_finite(self, row: Row, peak: float, u: float) -> int:
         distance = self._sigmas * self._deviation(row) if self._sigmas else math.inf
         if self._top is not None:
             kept = self._top.top(row)

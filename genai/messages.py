@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeVar
@@ -189,10 +189,10 @@ class ChatCompletionMessage:
     role: str
     content: str | None = None
     reasoning_content: str | None = None
-    tool_calls: tuple[ChatCompletionToolCall, ...] = ()
+    tool_calls: Sequence[ChatCompletionToolCall] = ()
     tool_call_id: str | None = None
     tool_name: str | None = None
-    content_parts: tuple[ChatCompletionContentPart, ...] = ()
+    content_parts: Sequence[ChatCompletionContentPart] = ()
     model_native_id: str | None = None
     extensions_json: str | None = None
 
@@ -255,8 +255,8 @@ class ChatCompletionRequest:
     `timestamp_unix_seconds` and `time_zone_offset_minutes` are the clock that the template sees; None takes the host's.
     """
 
-    messages: tuple[ChatCompletionMessage, ...] = ()
-    tools: tuple[ChatCompletionTool, ...] = ()
+    messages: Sequence[ChatCompletionMessage] = ()
+    tools: Sequence[ChatCompletionTool] = ()
     formatter_mode: ChatCompletionFormatterMode = ChatCompletionFormatterMode.MODEL_DEFAULT
     tool_choice: ChatCompletionToolChoice = ChatCompletionToolChoice.AUTO
     named_tool_choice: str | None = None
@@ -268,7 +268,7 @@ class ChatCompletionRequest:
     response_schema_description: str | None = None
     response_schema_json: str | None = None
     response_schema_strict: bool = False
-    template_values: tuple[ChatCompletionTemplateValue, ...] = ()
+    template_values: Sequence[ChatCompletionTemplateValue] = ()
     timestamp_unix_seconds: int | None = None
     time_zone_offset_minutes: int | None = None
     enable_thinking: ChatCompletionEnableThinking = ChatCompletionEnableThinking.MODEL_DEFAULT

@@ -34,6 +34,8 @@ def stop_texts(value: Any) -> tuple[str, ...]:
     """Return stop strings as a tuple; one str is one stop, an empty one is ValueError."""
     if value is None:
         raise TypeError("stop must be a str or an iterable of str, not None")
+    if not isinstance(value, Iterable):
+        raise TypeError(f"stop must be a str or an iterable of str, not {type(value).__name__}")
     stops = (value,) if isinstance(value, str) else tuple(value)
     for stop in stops:
         if not isinstance(stop, str):

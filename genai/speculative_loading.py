@@ -56,7 +56,7 @@ def speculation_options(
         raise ValueError("give either speculation= or draft=, not both")
     if draft is not None and not isinstance(draft, str | os.PathLike | LanguageModel):
         raise TypeError(f"draft must be a path, a name or a LanguageModel, not {type(draft).__name__}")
-    count = None if draft_tokens is None else index_value(draft_tokens, "draft_tokens", minimum=1)
+    count = None if draft_tokens is None else index_value(draft_tokens, "draft_tokens", MOST_DRAFTED, 1)
     if draft is not None:
         return SpeculationOptions(Method.DRAFT_MODEL, draft, count, load)
     if speculation is None:

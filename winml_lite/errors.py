@@ -26,11 +26,14 @@ NOT_ENOUGH_MEMORY = 0x80070008
 INVALID_DATA = 0x8007000D
 E_OUTOFMEMORY = 0x8007000E
 NOT_SUPPORTED = 0x80070032
+TOO_MANY_CMDS = 0x80070038
+TOO_MANY_NAMES = 0x80070044
 E_INVALIDARG = 0x80070057
 DISK_FULL = 0x80070070
 INSUFFICIENT_BUFFER = 0x8007007A
 MODULE_NOT_FOUND = 0x8007007E
 BUSY = 0x800700AA
+ALREADY_EXISTS = 0x800700B7
 FILENAME_TOO_LONG = 0x800700CE
 LOCKED = 0x800700D4
 WAIT_TIMEOUT = 0x80070102
@@ -60,11 +63,14 @@ DESCRIPTIONS: dict[int, str] = {
     INVALID_DATA: "the data is invalid",
     E_OUTOFMEMORY: "out of memory",
     NOT_SUPPORTED: "not supported",
+    TOO_MANY_CMDS: "too many calls",
+    TOO_MANY_NAMES: "too many names",
     E_INVALIDARG: "invalid argument",
     DISK_FULL: "the disk is full",
     INSUFFICIENT_BUFFER: "the buffer or the sequence capacity is too small",
     MODULE_NOT_FOUND: "a library was not found",
     BUSY: "the pipeline is executing",
+    ALREADY_EXISTS: "it exists already",
     FILENAME_TOO_LONG: "the file name is too long",
     LOCKED: "the tensor is locked",
     WAIT_TIMEOUT: "the wait timed out",

@@ -68,7 +68,9 @@ def buffer_storage(
         return _copied(_packed_bytes(buffer), kind, extents)
     data = _aliased_bytes(buffer, mode)
     _check_size(data.nbytes, kind, extents)
-    return _alias(data, kind, extents, mode)
+    storage = Storage(data, kind, extents, mode is TensorAccessMode.READWRITE)
+    storage.is_alias = True
+    return storage
 
 
 def dlpack_storage(source: Any, access: TensorAccessMode | int) -> Storage:
@@ -78,11 +80,7 @@ def dlpack_storage(source: Any, access: TensorAccessMode | int) -> Storage:
     if mode is TensorAccessMode.COPY:
         return _array_storage(array)
     data = _aliased_bytes(array, mode)
-    return _alias(data, _array_type(array), array.shape, mode)
-
-
-def _alias(data: Bytes, data_type: TensorDataType, shape: tuple[int, ...], mode: TensorAccessMode) -> Storage:
-    storage = Storage(data, data_type, shape, mode is TensorAccessMode.READWRITE)
+    storage = Storage(data, _array_type(array), array.shape, mode is TensorAccessMode.READWRITE)
     storage.is_alias = True
     return storage
 

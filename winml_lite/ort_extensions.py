@@ -216,11 +216,11 @@ class OrtStageDiagnostics(Closeable[StageCore]):
         """Operators of the graph that each provider took, the most first; providers that took none are left out.
 
         They are counted before a provider fuses them, and after constants were folded: a graph may have none left.
-        NotSupportedError 0x80070032 where ONNX Runtime is older than 1.24, which does not tell.
+        NotSupportedError 0x80070032 for models in the ORT format and for ONNX Runtime before 1.24, which do not tell.
         """
         counts = self._executor("NodeCounts").node_counts
         if counts is None:
-            text = "this ONNX Runtime does not tell where operators run; install 1.24 or later"
+            text = "ONNX Runtime tells where operators run from 1.24 on, and for .onnx models only"
             raise NotSupportedError(NOT_SUPPORTED, "IWinMLOrtStageDiagnostics.NodeCounts", text)
         return counts
 

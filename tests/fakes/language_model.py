@@ -97,6 +97,8 @@ class FakeChat:
 class FakeTokenizer:
     """One token for each character."""
 
+    token_count = 0x110000
+
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
         return [1] * add_special_tokens + [ord(character) for character in text]
 

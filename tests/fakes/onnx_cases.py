@@ -26,6 +26,15 @@ from winml_lite.values import BITS, FROM_ONNX_TYPE, TO_ONNX_TYPE
 Value = tuple[int, tuple[int, ...], bytes]
 """ONNX element type, shape, bytes in C order; two 4-bit elements lie in a byte, the first in its low half."""
 
+_RANDOM = {
+    "Bernoulli",
+    "Dropout",
+    "Multinomial",
+    "RandomNormal",
+    "RandomNormalLike",
+    "RandomUniform",
+    "RandomUniformLike",
+}
 _FOUR_BITS = (TensorProto.UINT4, TensorProto.INT4)
 _BFLOAT16_TOLERANCE = 2**-6  # two units in the last place, as the runner of the package allows
 
@@ -43,7 +52,7 @@ class Case:
 
     @cached_property
     def model(self) -> bytes:
-        return self.proto.SerializeToString()
+        return bytes(self.proto.SerializeToString())
 
     @cached_property
     def foreign_inputs(self) -> dict[str, str]:
@@ -53,6 +62,16 @@ class Case:
     @cached_property
     def foreign_outputs(self) -> dict[str, str]:
         return dict(_foreign(self.proto.graph.output))
+
+    @property
+    def is_random(self) -> bool:
+        """Whether each run of a session may have other outputs."""
+        return any(node.op_type in _RANDOM for node in self.proto.graph.node)
+
+    @property
+    def is_expanded(self) -> bool:
+        """Whether the graph is the body of the function that an operator stands for."""
+        return "_expanded" in self.name
 
     @property
     def is_foreign(self) -> bool:
@@ -69,7 +88,7 @@ class Case:
     def accepts(self, outputs: Sequence[Value]) -> bool:
         """Whether these are the expected outputs, within the tolerance of the case."""
         return len(outputs) == len(self.expected) and all(
-            _is_close(value, expected, self.rtol, self.atol)
+            is_close(value, expected, self.rtol, self.atol)
             for value, expected in zip(outputs, self.expected, strict=True)
         )
 
@@ -116,7 +135,8 @@ def array_of(value: Value) -> npt.NDArray[Any]:
     return np.frombuffer(data, helper.tensor_dtype_to_np_dtype(code)).reshape(shape)
 
 
-def _is_close(value: Value, expected: Value, rtol: float, atol: float) -> bool:
+def is_close(value: Value, expected: Value, rtol: float, atol: float) -> bool:
+    """Whether two values are of one type and shape, and equal within a tolerance."""
     if value[:2] != expected[:2]:
         return False
     if value[0] == TensorProto.BFLOAT16:
@@ -134,7 +154,7 @@ def _foreign(ports: Sequence[onnx.ValueInfoProto]) -> Iterator[tuple[str, str]]:
             yield port.name, f"a tensor of {TensorProto.DataType.Name(port.type.tensor_type.elem_type)}"
 
 
-def with_free_shapes(proto: onnx.ModelProto) -> bytes:
+def with_free_shapes(proto: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with free extents in all inputs and outputs of unknown rank."""
     free = onnx.ModelProto()
     free.CopyFrom(proto)
@@ -144,7 +164,7 @@ def with_free_shapes(proto: onnx.ModelProto) -> bytes:
     for port in free.graph.output:
         port.type.tensor_type.ClearField("shape")
     del free.graph.value_info[:]
-    return free.SerializeToString()
+    return free
 
 
 # The engine alone

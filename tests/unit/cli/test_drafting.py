@@ -60,6 +60,7 @@ def test_the_options_reach_the_model(
         ("--draft-tokens", "3"),
         ("--speculate", "magic"),
         ("--speculate", "lookup", "--draft-tokens", "0"),
+        ("--speculate", "lookup", "--draft-tokens", "17"),
     ],
 )
 def test_what_makes_no_sense_is_a_mistake_of_usage(model: FakeModel, arguments: tuple[str, ...]) -> None:

@@ -244,6 +244,13 @@ def test_wrong_usage(model: FakeModel, arguments: list[str], message: str) -> No
     assert model.loads == []
 
 
+def test_a_bias_on_a_token_that_the_model_lacks_is_wrong_usage(model: FakeModel) -> None:
+    result = run("--logit-bias", "5=1", "--logit-bias", "2000000=1", "Why?")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--logit-bias: the vocabulary has no token 2000000" in result.stderr
+    assert model.asked == []
+
+
 def test_a_system_message_for_a_base_model(model: FakeModel) -> None:
     model.can_chat = False
     result = run("--system", "x", "Why?")

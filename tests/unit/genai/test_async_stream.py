@@ -364,6 +364,16 @@ def test_a_call_waits_no_longer_than_it_wants(model: LanguageModel, decoder: Scr
     asyncio.run(run())
 
 
+def test_a_stream_says_where_it_is(model: LanguageModel) -> None:
+    async def run() -> None:
+        async with model.astream("a", max_new_tokens=2) as stream:
+            assert repr(stream) == "<AsyncTextStream unfinished>"
+            await stream.read()
+            assert repr(stream) == "<AsyncTextStream MAX_TOKENS>"
+
+    asyncio.run(run())
+
+
 def test_a_task_does_not_wait_for_itself(model: LanguageModel) -> None:
     async def run() -> None:
         async with model.astream("a") as stream:

@@ -562,5 +562,17 @@ def test_the_model_is_told_of_a_number_beyond_all_floats(tmp_path: Path, without
         return a / 2
 
     with tool_model(tmp_path, [call("half", f'{{"a": 1{"0" * 400}}}'), "Oh."]) as fake:
-        reply = fake.model.chat(tools=[half]).send("Half of a lot?")
+        reply = fake.model.chat(tools=[half]).send("Half of a lot?", max_new_tokens=500)
     assert reply.tool_calls[0].result == "Error: a must be a number below 1e308 in size"
+
+
+def test_the_model_is_told_of_a_call_that_it_did_not_end(tmp_path: Path, without_grammar: None) -> None:
+    with tool_model(tmp_path, ['<tool_call>\n{"name": "add", "arguments": {"a": 2', "Sorry."]) as fake:
+        reply = fake.model.chat(tools=[add]).send("2 + 3?")
+    assert (reply.text, reply.tool_calls[0].result) == ("Sorry.", "Error: the call has no end")
+
+
+def test_a_call_that_a_limit_has_cut_is_none(tmp_path: Path, without_grammar: None) -> None:
+    with tool_model(tmp_path, [ADD]) as fake:
+        reply = fake.model.chat(tools=[add]).send("2 + 3?", max_new_tokens=45)
+    assert (reply.text, reply.tool_calls, reply.finish_reason) == ("", (), Reason.MAX_TOKENS)

@@ -87,6 +87,21 @@ def test_foreign_token_ids_are_refused(model: LanguageModel, ids: Any) -> None:
     assert model.generate("a", max_new_tokens=1).text == "b"
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("max_tokens", "generation has no option 'max_tokens'; did you mean 'max_new_tokens'?"),
+        ("temprature", "generation has no option 'temprature'; did you mean 'temperature'?"),
+        ("messages", "generation has no option 'messages'"),
+    ],
+)
+def test_an_unknown_option_is_named_with_the_likely_one(model: LanguageModel, name: str, message: str) -> None:
+    fields: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError) as caught:
+        model.generate("a", **fields)
+    assert str(caught.value) == message
+
+
 @pytest.mark.parametrize("prompt", [b"hi", bytearray(b"hi"), memoryview(b"hi")])
 def test_bytes_are_no_token_ids(model: LanguageModel, prompt: Any) -> None:
     with pytest.raises(TypeError, match=f"prompt must be str or token ids, not {type(prompt).__name__}"):

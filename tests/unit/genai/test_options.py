@@ -208,7 +208,7 @@ def test_s_stp_04_an_empty_stop_is_refused(stop: object) -> None:
 
 @pytest.mark.parametrize("stop", [[1], [b"a"], None, 5])
 def test_a_stop_of_another_type_is_refused(stop: object) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="stop must"):
         TextGenerationOptions(stop=stop)  # type: ignore[arg-type]
 
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from fakes.rig import failing
-from genai import TextGenerationFinishReason, TextGenerationResult, TextGenerationTimings
+from genai import TextGenerationFinishReason, TextGenerationResult, TextGenerationTimings, WinMLError, codes
 from genai.tasks import (
     TextGenerationConfigurationMode,
     TextGenerationExecutionProfile,
@@ -82,3 +82,8 @@ def test_speeds_of_nothing_are_zero() -> None:
     timings = TextGenerationTimings(0.0, 0.0, 0, 0)
     assert (timings.prompt_tokens_per_second, timings.decode_tokens_per_second) == (0.0, 0.0)
     assert TextGenerationTimings(0.5, 0.1, 3, 1).decode_tokens_per_second == 0.0
+
+
+@pytest.mark.parametrize("code", [value for value in vars(codes).values() if isinstance(value, int)])
+def test_every_code_has_a_description(code: int) -> None:
+    assert "unknown error code" not in str(WinMLError(code))

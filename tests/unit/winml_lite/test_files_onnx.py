@@ -79,6 +79,26 @@ def test_sequences_are_no_tensors() -> None:
     assert read(model_with([port])).inputs == (Port("x", TensorDataType.UNDEFINED, (), rank_known=False),)
 
 
+@pytest.mark.parametrize(
+    ("port", "foreign"),
+    [
+        (helper.make_tensor_sequence_value_info("x", TensorProto.FLOAT, None), "a sequence"),
+        (helper.make_value_info("x", helper.make_map_type_proto(7, helper.make_tensor_type_proto(1, []))), "a map"),
+        (
+            helper.make_value_info("x", helper.make_optional_type_proto(helper.make_tensor_type_proto(1, []))),
+            "an optional value",
+        ),
+        (helper.make_value_info("x", helper.make_sparse_tensor_type_proto(1, [2])), "a sparse tensor"),
+        (helper.make_tensor_value_info("x", TensorProto.STRING, []), "a tensor of STRING"),
+        (helper.make_tensor_value_info("x", TensorProto.FLOAT8E5M2, []), "a tensor of FLOAT8E5M2"),
+        (helper.make_tensor_value_info("x", 99, []), "a tensor of element type 99"),
+        (helper.make_tensor_value_info("x", TensorProto.FLOAT, []), ""),
+    ],
+)
+def test_what_a_port_holds_that_is_no_tensor_of_ours(port: onnx.ValueInfoProto, foreign: str) -> None:
+    assert read(model_with([port])).inputs[0].foreign == foreign
+
+
 def test_r36_initializers_are_no_inputs() -> None:
     model = onnx_models.inc()
     model.graph.input.append(helper.make_tensor_value_info("one", TensorProto.INT64, [1]))

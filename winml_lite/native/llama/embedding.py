@@ -98,7 +98,9 @@ class EmbeddingContext:
 
     def _params(self, api: LlamaApi, settings: EmbeddingSettings) -> Any:
         params = api.llama_context_default_params()
-        params.n_ctx = params.n_batch = params.n_ubatch = params.n_outputs_max = self.size
+        # As many tokens for each text: where they differ the engine ends the process in preparing the mean.
+        size = -(-self.size // self.max_texts) * self.max_texts
+        params.n_ctx = params.n_batch = params.n_ubatch = params.n_outputs_max = size
         params.n_seq_max = self.max_texts
         params.kv_unified = True  # else each text would get its share of the room
         params.embeddings = True

@@ -22,7 +22,7 @@ from ..segments import Segments
 from . import api
 from .calls import PreparedCall, RunControl
 from .pairs import StatePair, check_pairs
-from .ports import Symbols, check_port, foreign_text, sequence_length
+from .ports import Exposure, Symbols, check_port, foreign_text, sequence_length
 from .saved_state import OrtSavedState
 from .session import Session
 from .speculation import OrtSpeculation, find_rows
@@ -74,16 +74,7 @@ class OrtExecutor:
         names = {port.name: index for index, port in enumerate(session.inputs)}
         self._passed_through = {i: names[port.name] for i, port in enumerate(session.outputs) if port.name in names}
         """Outputs that are an input: the engine neither copies them nor uses memory given for them."""
-        self._misjudged = frozenset(i for i, port in enumerate(session.outputs) if port.is_misjudged)
-        self._exposed: dict[int, Storage] = {}
-        """Bound outputs that may lie in the memory of a bound input."""
-        self._alias_inputs: set[int] = set()
-        """Inputs that are bound to memory of a caller's, which may have other names."""
-        self._overlapping: set[int] = set()
-        """Those that do, and the misjudged ones: they are made elsewhere and copied.
-
-        Operators write while they still read.
-        """
+        self._exposure = Exposure(session.outputs)
         self._symbols = Symbols(session.inputs, self._managed_inputs)
         self._control: RunControl = RunControl(session) if twin_of is None else twin_of._control
         self._call = PreparedCall(session, self._open_inputs, self._control)
@@ -103,7 +94,8 @@ class OrtExecutor:
 
     @property
     def node_counts(self) -> dict[str, int] | None:
-        return self._session.node_counts()
+        artifact = self._given[1]
+        return self._session.node_counts() if artifact.format == "onnx" else None  # of the ORT format nothing is told
 
     # Bindings
 
@@ -117,9 +109,9 @@ class OrtExecutor:
                 raise WinMLError(E_INVALIDARG, what, "the stage keeps this state itself; it cannot be bound")
             check_port(storage, port, what)
         if storage is not None and storage.is_alias:
-            self._alias_inputs.add(index)
-        elif self._alias_inputs:
-            self._alias_inputs.discard(index)
+            self._exposure.alias_inputs.add(index)
+        elif self._exposure.alias_inputs:
+            self._exposure.alias_inputs.discard(index)
         self._bound_inputs[index] = storage
         self._call.binding_inputs[index] = None  # or what was bound before would stay pinned until the next run
         self._dirty = True
@@ -137,9 +129,9 @@ class OrtExecutor:
             self._bound_outputs[index] = storage
             self._wanted[index] = wanted
             self._dirty = self._outputs_dirty = True
-            self._exposed.pop(index, None)
+            self._exposure.outputs.pop(index, None)
             if storage is not None and index not in self._caller_pairs and index not in self._passed_through:
-                self._exposed[index] = storage
+                self._exposure.outputs[index] = storage
 
     # Runs
 
@@ -295,12 +287,17 @@ class OrtExecutor:
                 raise WinMLError(E_INVALIDARG, _RUN, f"input {index} {name!r} is not bound")
         extents = self._symbols.agreed(inputs)
         self._step = sequence_length(inputs)
-        overlapping = set(self._misjudged)
-        for output, exposed in self._exposed.items():  # no call where nothing is aliased, since it runs for each token
-            if exposed in inputs or ((exposed.is_alias or self._alias_inputs) and self._is_shared(exposed)):
-                overlapping.add(output)
-        if overlapping != self._overlapping:
-            self._overlapping = overlapping
+        exposure = self._exposure
+        copied = set(exposure.misjudged)
+        for output, target in exposure.outputs.items():  # here and not in a function, since it runs for each token
+            if target in inputs:
+                copied.add(output)
+            for index in self._open_inputs if target.is_alias else exposure.alias_inputs:
+                storage = inputs[index]
+                if storage is not None and np.may_share_memory(storage.data, target.data):
+                    copied.add(output)
+        if copied != exposure.copied:
+            exposure.copied = copied
             self._outputs_dirty = True
         if state is not None:
             state.start(extents)
@@ -310,12 +307,6 @@ class OrtExecutor:
                 state.place(self._call.input_values, self._call.slots)
         self._invoke = self._call.prepare(inputs)
         self._dirty = False
-
-    def _is_shared(self, storage: Storage) -> bool:
-        """Whether a storage lies in the memory of a bound input, wholly or in part."""
-        return any(
-            source is not None and np.may_share_memory(source.data, storage.data) for source in self._bound_inputs
-        )
 
     def _place_outputs(self) -> None:
         """Choose the outputs of a run and where each goes."""
@@ -346,7 +337,7 @@ class OrtExecutor:
         pair = self._caller_pairs.get(index)
         if pair is not None and bound in (None, self._bound_inputs[pair.input]):
             return self._keep_in_place(pair)
-        if bound is not None and index in self._overlapping:
+        if bound is not None and index in self._exposure.copied:
             self._copies.append((index, bound))
             return None
         if bound is not None and index in self._passed_through:

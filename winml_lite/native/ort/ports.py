@@ -43,6 +43,22 @@ def sequence_length(inputs: Sequence[Storage | None]) -> int:
     return storage.shape[-1]
 
 
+class Exposure:
+    """Bound outputs that an operator cannot write to directly, or not always; state is a matter of its own."""
+
+    __slots__ = ("alias_inputs", "copied", "misjudged", "outputs")
+
+    def __init__(self, outputs: Sequence[Port]) -> None:
+        self.misjudged = frozenset(index for index, port in enumerate(outputs) if port.is_misjudged)
+        """Outputs for which the engine wants memory of another shape than they have."""
+        self.outputs: dict[int, Storage] = {}
+        """Outputs with their storages, which may lie in the memory of a bound input."""
+        self.alias_inputs: set[int] = set()
+        """Inputs that are bound to memory of a caller's, where other storages may lie too."""
+        self.copied: set[int] = set()
+        """Outputs that are made elsewhere and copied: operators write while they still read."""
+
+
 class Symbols:
     """The named free extents of the inputs that a caller binds."""
 

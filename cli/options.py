@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -157,6 +158,8 @@ def _adapter(text: str) -> tuple[str, float]:
     try:
         return (path, float(number)) if path else (text, 1.0)
     except ValueError:
+        if os.path.exists(path) and not os.path.exists(text):
+            raise click.BadParameter(f"{number!r} is no number", param_hint="--lora FILE=SCALE") from None
         return text, 1.0
 
 

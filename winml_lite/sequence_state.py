@@ -30,7 +30,6 @@ from .errors import (
     NOT_SUPPORTED,
     NotSupportedError,
     WinMLError,
-    recast,
 )
 from .files.artifact import GgufArtifact
 from .files.content import DIGEST_SIZE, file_digest, model_digest
@@ -200,10 +199,10 @@ def _load(
 ) -> bytes:
     path = os.path.abspath(source)
     try:
-        with RegularFile(path) as file:
+        with RegularFile(path, _LOAD) as file:
             described = _described(file, path)
-    except WinMLError as error:
-        raise recast(error, _LOAD) from error.__cause__
+    except WinMLError:  # an OSError too
+        raise
     except OSError as error:
         raise WinMLError(E_FAIL, _LOAD, f"{path}: {error.strerror or error}") from error
     model, adapters = _identity(core, _LOAD)
@@ -215,7 +214,7 @@ def _load(
         _check_same(what, described.layout.get(key), layout.get(key), path)
     if sequence.capacity and described.position > sequence.capacity:
         text = f"{path} holds {described.position} positions, {core.debug_name} has room for {sequence.capacity}"
-        raise WinMLError(INSUFFICIENT_BUFFER, _LOAD, f"{text}; set a larger sequence capacity")
+        raise WinMLError(INSUFFICIENT_BUFFER, _LOAD, f"{text}; build with a larger sequence capacity (context_length)")
     if check is not None:
         check(described.note)
     core.pending_step = None

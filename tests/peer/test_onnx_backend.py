@@ -163,8 +163,8 @@ def test_ports_that_are_no_tensors_are_refused_by_name(verdicts: list[Verdict], 
 def test_the_refusals_are_those_of_the_table(verdicts: list[Verdict], capsys: pytest.CaptureFixture[str]) -> None:
     ran = [verdict for verdict in verdicts if verdict.outputs is not None]
     differing = [verdict.case.name for verdict in ran if not verdict.case.accepts(verdict.outputs or [])]
-    refused = [verdict.case.name for verdict in verdicts if verdict.refusal]
-    foreign = [verdict.case for verdict in verdicts if verdict.case.is_foreign and not verdict.refusal]
+    refused = [verdict.case.name for verdict in verdicts if verdict.refusal and not verdict.case.is_foreign]
+    foreign = [verdict.case for verdict in verdicts if verdict.case.is_foreign]
     with capsys.disabled():
         print(
             f"\nonnx {onnx.__version__}, onnxruntime {onnxruntime.__version__}: {len(verdicts)} cases, "

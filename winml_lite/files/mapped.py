@@ -32,24 +32,27 @@ class Identity(NamedTuple):
 
 
 class RegularFile(FileIO):
-    """A regular file, open for reading; a folder, a pipe or a device is E_INVALIDARG, an empty file FILE_CORRUPT."""
+    """A regular file, open for reading; a folder, a pipe or a device is E_INVALIDARG, an empty file FILE_CORRUPT.
 
-    def __init__(self, path: str) -> None:
+    `context` is the call that needs it.
+    """
+
+    def __init__(self, path: str, context: str = _CONTEXT) -> None:
         try:
             super().__init__(path, "r", opener=_open_without_waiting)
         except ValueError as error:  # a NUL in the path
-            raise WinMLError(errors.E_INVALIDARG, _CONTEXT, f"{path!r}: {error}") from error
+            raise WinMLError(errors.E_INVALIDARG, context, f"{path!r}: {error}") from error
         except OSError as error:
-            raise WinMLError(_open_code(error, path), _CONTEXT, f"{path}: {error.strerror or error}") from error
+            raise WinMLError(_open_code(error, path), context, f"{path}: {error.strerror or error}") from error
         status = os.fstat(self.fileno())
         self.identity = Identity(path, status.st_size, status.st_mtime_ns)
         if not stat.S_ISREG(status.st_mode):
             self.close()
             kind = "a pipe" if stat.S_ISFIFO(status.st_mode) else "a device"
-            raise WinMLError(errors.E_INVALIDARG, _CONTEXT, f"{path} is {kind}, not a file")
+            raise WinMLError(errors.E_INVALIDARG, context, f"{path} is {kind}, not a file")
         if not status.st_size:
             self.close()
-            raise WinMLError(errors.FILE_CORRUPT, _CONTEXT, f"{path}: the file is empty")
+            raise WinMLError(errors.FILE_CORRUPT, context, f"{path}: the file is empty")
 
     def map(self) -> mmap.mmap:
         """Map the whole file for reading; the map does not need the file to stay open."""

@@ -67,9 +67,16 @@ def judged(case: Case) -> Verdict:
         return Verdict(case, refusal=words(error))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quiet_engine() -> Iterator[None]:
+    """Let the engine be silent about these models; it warns of many."""
+    onnxruntime.set_default_logger_severity(4)
+    yield
+    onnxruntime.set_default_logger_severity(2)
+
+
 @pytest.fixture(scope="module")
 def verdicts() -> list[Verdict]:
-    onnxruntime.set_default_logger_severity(4)  # it warns of much in these models
     return [judged(case) for case in node_cases()]
 
 

@@ -63,7 +63,7 @@ def test_a_person_allows_and_refuses(arguments: list[str]) -> None:
         _wait_for(program, b"multiply(a=127, b=31) -> 3937\ncall ")
         _wait_for(program, b"[a]lways population: ")
         os.write(own, b"n\n")
-        _wait_for(program, b"population(city='\xc5\x81\xc3\xb3d\xc5\xba') -> Refused: the user does not allow this call\n")
+        _wait_for(program, "population(city='Łódź') -> Refused: the user does not allow this call\n".encode())
         os.write(own, b"/exit\n")
         out, _ = program.communicate(timeout=60)
     finally:

@@ -250,7 +250,7 @@ def test_input_that_is_no_tensor_is_refused_by_build() -> None:
 def test_output_that_is_no_tensor_stays_unused() -> None:
     stage = build(onnx_models.text_output())
     assert stage.outputs == ((TensorDataType.UNDEFINED, ()), (FLOAT, (FREE_DIMENSION,)))
-    with pytest.raises(WinMLError, match="output 0 'T'.: the model declares a tensor of STRING") as caught:
+    with pytest.raises(WinMLError, match=r"output 0 'T'.: the model declares a tensor of STRING") as caught:
         stage.bind_output(0, None, True)
     assert caught.value.hresult == NOT_SUPPORTED
     with pytest.raises(WinMLError) as caught:

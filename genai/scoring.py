@@ -74,6 +74,15 @@ class TokenScorer:
         """
         tokens = list(token_ids)
         self._check(tokens)
+        try:
+            return self._scores(tokens, first)
+        except WinMLError:
+            if self._core.consumed() >= self._core.evaluated:
+                raise
+        self._core.recover()  # what an interrupt had left could not be taken back: evaluate all again
+        return self._scores(tokens, first)
+
+    def _scores(self, tokens: list[int], first: int) -> list[TokenScore]:
         scores = []
         is_known = self._prompt_row is not None and self._prompt == tokens[:first]
         if is_known and self._prompt_row is not None:

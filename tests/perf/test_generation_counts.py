@@ -120,7 +120,7 @@ def test_tokens_100_to_4000_keep_no_memory_but_the_text(stage: Composed, options
 
 def test_the_peak_of_one_token_does_not_grow(stage: Composed) -> None:
     loop = loop_of(stage, 5000)
-    stage.executor.compute = lambda inputs: [np.zeros((1, 16), np.float32)]  # type: ignore[method-assign]
+    stage.executor.compute = lambda inputs: [np.zeros((1, 16), np.float32)]
 
     def peak() -> int:
         loop.read_next()

@@ -205,3 +205,20 @@ def test_a_text_that_is_too_short(files: ModelFiles, tmp_path: Path, llama: None
     done = run(files.gguf, tmp_path / "text.txt", "-q", "--llama-cpp")
     assert done.exit_code == 2
     assert "tokens" in done.stderr
+
+
+@pytest.mark.usefixtures("llama")
+def test_a_recurrent_model_scores_after_an_interrupt_in_a_run(
+    files: ModelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with genai.load(hybrid_gguf(files.folder), threads=1) as model:
+        wanted = model.score(PROMPT, ENDS)
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr("winml_lite.native.llama.sequence.LlamaSequence.commit", interrupt)
+            model.score("It was", ENDS)
+        scores = model.score(PROMPT, ENDS)
+    for score, other in zip(scores, wanted, strict=True):
+        assert score.log_probability == pytest.approx(other.log_probability, abs=0.05)

@@ -15,7 +15,7 @@ import genai
 from fakes.backend import FakeBackend
 from fakes.rig import failing
 from fakes.scripted import VOCABULARY_SIZE, successor, write_tokenizer
-from genai import catalog, download, loading, named_models
+from genai import catalog, download, named_models
 from models.onnx_models import add, save
 from winml_lite import ExecutionTargetKind, Runtime
 from winml_lite.devices import replaced_enumerators
@@ -243,7 +243,7 @@ def pulled(monkeypatch: pytest.MonkeyPatch, gguf: Path, has_llama: bool) -> list
 
 def test_a_name_runs_on_llama_where_that_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = pulled(monkeypatch, tmp_path / "m.gguf", has_llama=True)
-    assert loading.resolve("SmolLM2", None, True, None) == ("smollm2", tmp_path / "m.gguf")
+    assert model_source.resolve("SmolLM2", None, True, None) == ("smollm2", tmp_path / "m.gguf")
     assert calls == [True]
 
 
@@ -267,8 +267,8 @@ def test_a_name_is_converted_once_for_onnx_runtime(
     def progress(stage: str, done: int, total: int) -> None:
         told.append((stage, done, total))
 
-    first = loading.resolve("smollm2", engine, False, progress)
-    second = loading.resolve("smollm2", engine, False, progress)
+    first = model_source.resolve("smollm2", engine, False, progress)
+    second = model_source.resolve("smollm2", engine, False, progress)
     assert first == second
     assert first[0] == "smollm2"
     assert first[1].name.startswith("smollm2-b179c952-")

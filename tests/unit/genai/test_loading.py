@@ -15,7 +15,7 @@ import genai
 from fakes.backend import FakeBackend
 from fakes.rig import failing
 from fakes.scripted import VOCABULARY_SIZE, successor, write_tokenizer
-from genai import catalog, download, named_models
+from genai import catalog, download, model_source, named_models
 from models.onnx_models import add, save
 from winml_lite import ExecutionTargetKind, Runtime
 from winml_lite.devices import replaced_enumerators

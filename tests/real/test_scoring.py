@@ -17,6 +17,7 @@ from fakes.ort_decoder import OrtDecoder
 from fakes.raw_llama import RawLlama, log_softmax
 from fakes.rig import failing
 from models.recipes import hybrid_gguf, random_onnx, random_pipeline, scripted_gguf
+from winml_lite.native.llama.sequence import LlamaSequence
 
 PROMPT = "Once upon a time"
 ENDS = (" there was", " the", "x y z")
@@ -208,17 +209,21 @@ def test_a_text_that_is_too_short(files: ModelFiles, tmp_path: Path, llama: None
 
 
 @pytest.mark.usefixtures("llama")
-def test_a_recurrent_model_scores_after_an_interrupt_in_a_run(
+def test_a_recurrent_model_scores_after_an_interrupt_in_a_step(
     files: ModelFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(_: object) -> None:
-        raise KeyboardInterrupt
+    commit = LlamaSequence.commit
+    commits = iter((commit, _interrupt))  # the prompt, and the step over the first continuation
 
     with genai.load(hybrid_gguf(files.folder), threads=1) as model:
-        wanted = model.score(PROMPT, ENDS)
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr("winml_lite.native.llama.sequence.LlamaSequence.commit", interrupt)
-            model.score("It was", ENDS)
-        scores = model.score(PROMPT, ENDS)
-    for score, other in zip(scores, wanted, strict=True):
-        assert score.log_probability == pytest.approx(other.log_probability, abs=0.05)
+            patch.setattr(LlamaSequence, "commit", lambda sequence: next(commits)(sequence))
+            model.score(PROMPT, ["abc"])
+        (score,) = model.score(PROMPT, ["xyz"])
+    with genai.load(hybrid_gguf(files.folder), threads=1) as undisturbed:
+        (wanted,) = undisturbed.score(PROMPT, ["xyz"])
+    assert score.log_probability == pytest.approx(wanted.log_probability, abs=0.05)
+
+
+def _interrupt(_: object) -> None:
+    raise KeyboardInterrupt

@@ -41,7 +41,7 @@ def test_g11_content_and_content_parts_exclude_each_other() -> None:
 
 def test_content_without_parts_and_parts_without_content_are_fine() -> None:
     part = ChatCompletionContentPart("text", "x")
-    assert ChatCompletionMessage("user", content_parts=[part]).content_parts == (part,)  # type: ignore[arg-type]
+    assert ChatCompletionMessage("user", content_parts=[part]).content_parts == (part,)
     assert ChatCompletionMessage("user", "x").content_parts == ()
 
 

@@ -41,7 +41,7 @@ def read_tools(path: Path) -> list[Callable[..., Any]]:
     functions: list[Callable[..., Any]] = [
         value
         for name, value in vars(module).items()
-        if inspect.isfunction(value) and value.__module__ == _MODULE and not name.startswith("_")
+        if _is_function(value) and not name.startswith("_")
     ]
     if not functions:
         raise click.UsageError(f"{path}: it defines no functions whose names begin without an underscore")
@@ -49,6 +49,11 @@ def read_tools(path: Path) -> list[Callable[..., Any]]:
         if inspect.iscoroutinefunction(function):
             raise click.UsageError(f"{path}: {function.__name__} is a coroutine function; tools of a chat here are not")
     return functions
+
+
+def _is_function(value: object) -> bool:
+    """Whether it is a function that the file defines, also behind a decorator such as `functools.cache`."""
+    return inspect.isfunction(inspect.unwrap(value)) and value.__module__ == _MODULE if callable(value) else False
 
 
 def _place(error: Exception, path: Path) -> str:

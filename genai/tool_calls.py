@@ -206,7 +206,11 @@ def failed(settings: TurnSettings, call: ToolCall, error: Exception) -> ToolCall
     """Return the call as FAILED, or raise the error."""
     if settings.raise_tool_errors:
         raise error
-    return replace(call, status=Status.FAILED, result=f"Error: {type(error).__name__}: {error}", error=error)
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # the class may be the caller's own
+        text = type(error).__name__
+    return replace(call, status=Status.FAILED, result=f"Error: {text}", error=error)
 
 
 def _not_awaited(value: Any, name: str) -> Any:

@@ -79,6 +79,12 @@ def test_the_functions_of_the_file_are_tools(model: FakeModel, tmp_path: Path) -
     assert names == ["add", "far"]  # neither classes, nor what is imported, nor _far
 
 
+def test_decorated_functions_are_tools_too(model: FakeModel, tmp_path: Path) -> None:
+    content = "from functools import cache\n@cache\ndef twice(number: int) -> int:\n    return 2 * number\n"
+    assert run(tmp_path, content).exit_code == 0
+    assert [function.__name__ for function in model.chats[0].fields["tools"]] == ["twice"]
+
+
 def test_classes_of_the_file_are_types_of_parameters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tool_model(tmp_path, [call("far", '{"place": {"x": 4}}'), "It is 5."]) as fake:
         monkeypatch.setattr(genai, "load", lambda *_, **__: fake.model)

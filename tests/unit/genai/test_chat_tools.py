@@ -179,6 +179,19 @@ def test_the_model_is_told_of_an_exception(tmp_path: Path) -> None:
         assert told(fake) == "Error: LookupError: no 1"
 
 
+def test_the_model_is_told_of_an_exception_without_a_text(tmp_path: Path) -> None:
+    class Speechless(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no text")
+
+    def broken(a: int) -> int:
+        raise Speechless
+
+    with tool_model(tmp_path, [BROKEN, "Sorry."]) as fake:
+        (made,) = fake.model.chat(tools=[broken]).send("?").tool_calls
+        assert (made.status, made.result) == (Status.FAILED, "Error: Speechless")
+
+
 def test_an_exception_may_end_the_turn(tmp_path: Path) -> None:
     with tool_model(tmp_path, [BROKEN, "Hello."]) as fake:
         chat = fake.model.chat(tools=[broken], raise_tool_errors=True)

@@ -57,7 +57,7 @@ def make_app(source: str) -> Starlette:
             free.put_nowait(model)
 
     async def answer(request: Request) -> StreamingResponse:
-        question = (await request.body()).decode()
+        question = (await request.body()).decode(errors="replace")
         return StreamingResponse(pieces(question), media_type="text/plain; charset=utf-8")
 
     return Starlette(routes=[Route("/", answer, methods=["POST"])], lifespan=lifespan)

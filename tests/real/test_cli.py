@@ -267,6 +267,7 @@ def test_s_cli_02_pasted_lines_are_one_message(folder: Path, tmp_path: Path) -> 
     terminal.wait_for("> ")
     terminal.type(f"/save {tmp_path / 'chat'}\r")
     terminal.wait_for("saved 2 messages")
+    terminal.wait_for("> ")
     terminal.type("\x04")
     assert terminal.exit_code() == 0
     assert json.loads((tmp_path / "chat").read_bytes())["messages"][0]["content"] == "one\ntwo"

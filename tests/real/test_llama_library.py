@@ -166,6 +166,14 @@ def test_s_lod_04_unknown_architecture_is_named(tmp_path: Path) -> None:
     assert f"llama-cpp-python {installed_version()}" in str(caught.value)
 
 
+def test_a_log_that_another_user_of_the_library_took_comes_back(tmp_path: Path) -> None:
+    api = library().api
+    other = api.llama_log_callback(lambda level, text, data: None)
+    api.llama_log_set(other, None)
+    with pytest.raises(WinMLError, match="'zzz'"):
+        build(changed(tmp_path, general__architecture="zzz"))
+
+
 def test_a_shape_that_does_not_fit_is_reported(tmp_path: Path) -> None:
     path = changed(tmp_path, llama__feed_forward_length=np.uint32(127))
     with pytest.raises(WinMLError, match="ffn_") as caught:

@@ -69,6 +69,8 @@ class NativeLog:
     def __init__(self) -> None:
         self._pending: dict[int, tuple[int, str]] = {}
         self._captures: dict[int, list[str]] = {}
+        self.routes: list[Callable[[], object]] = []
+        """What gives each library this log."""
 
     def receive(self, level: int, text: bytes | None, data: int | None) -> None:
         """The callback: must never raise."""
@@ -107,6 +109,8 @@ class NativeLog:
         lines: list[str] = []
         self._captures[thread] = lines
         try:
+            for route in self.routes:  # another user of the libraries in this process may have taken their log
+                route()
             yield lines
         finally:
             del self._captures[thread]
@@ -185,6 +189,7 @@ def _route_log(api: LlamaApi, set_log: Callable[[Any, None], None]) -> None:
     callback = api.llama_log_callback(log.receive)
     _alive.append(callback)
     set_log(callback, None)
+    log.routes.append(partial(set_log, callback, None))
     at_exit(partial(_silence, api, set_log))
 
 

@@ -36,6 +36,7 @@ from genai.tasks import (
     TextGenerationTask,
 )
 from models import onnx_models
+from models.recipes import scripted_onnx
 from winml_lite import GgufFile, MediaEncoder, Pipeline, Runtime, Stage, TensorDataType, WinMLError
 from winml_lite.native.backend import replaced_backend
 
@@ -114,19 +115,25 @@ def rig_of(runtime: Runtime, files: ModelFiles, lookup: str, tokenizer: Tokenize
     return Rig(runtime, stage, pipeline, tokenizer, encoder)
 
 
+@pytest.fixture(scope="session")
+def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The vocabulary of the scripted decoder in a folder, which needs no engine."""
+    return str(scripted_onnx(tmp_path_factory.mktemp("vocabulary"), "plain"))
+
+
 @pytest.fixture
-def rig(runtime: Runtime, files: ModelFiles, lookup: str, both_engines: str) -> Iterator[Rig]:
-    with Tokenizer.from_file(files.scripted_gguf) as tokenizer:
+def rig(runtime: Runtime, files: ModelFiles, lookup: str, vocabulary: str, both_engines: str) -> Iterator[Rig]:
+    with Tokenizer.from_file(vocabulary) as tokenizer:
         yield rig_of(runtime, files, lookup, tokenizer)
 
 
 @pytest.fixture
-def fake_rig(runtime: Runtime, files: ModelFiles, lookup: str, script: Script) -> Iterator[Rig]:
+def fake_rig(runtime: Runtime, files: ModelFiles, lookup: str, vocabulary: str, script: Script) -> Iterator[Rig]:
     """The same on the fake engine alone, where `script` says what happens in which run of the decoder."""
     with (
         replaced_backend("ort", FakeBackend(Script())),
         replaced_backend("llama", FakeBackend(script, logits=scripted_logits)),
-        Tokenizer.from_file(files.scripted_gguf) as tokenizer,
+        Tokenizer.from_file(vocabulary) as tokenizer,
     ):
         yield rig_of(runtime, files, lookup, tokenizer)
 

@@ -39,9 +39,7 @@ def read_tools(path: Path) -> list[Callable[..., Any]]:
     except Exception as error:
         raise click.UsageError(f"{path}: {_place(error, path)}{type(error).__name__}: {error}") from error
     functions: list[Callable[..., Any]] = [
-        value
-        for name, value in vars(module).items()
-        if _is_function(value) and not name.startswith("_")
+        value for name, value in vars(module).items() if _is_function(value) and not name.startswith("_")
     ]
     if not functions:
         raise click.UsageError(f"{path}: it defines no functions whose names begin without an underscore")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from functools import partial
 from time import monotonic
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from winml_lite import WinMLError
 
+from .async_pieces import AsyncPieces
 from .async_stream import AsyncTextStream, AsyncTurn
 from .chat_reply import ChatReply, ToolCall
 from .chat_turn import ChatTurn
@@ -117,7 +117,7 @@ class _AsyncTurnWork:
             self._turnstile.leave(self._place)
 
 
-class AsyncChatStream:
+class AsyncChatStream(AsyncPieces[_AsyncTurnWork]):
     """An asynchronous iterator of the pieces of an answer; afterwards `result` holds the whole turn.
 
     As `ChatStream`, and as `AsyncTextStream` in what concerns the event loop: it stays free while the model writes and
@@ -130,16 +130,6 @@ class AsyncChatStream:
         self._is_reading = False
         self._finalizer = weakref.finalize(self, self._work.end)
         self._finalizer.atexit = False
-
-    def __repr__(self) -> str:
-        try:
-            state = self.result.finish_reason.name
-        except WinMLError:
-            state = "unfinished"
-        return f"<AsyncChatStream {state}>"
-
-    def __aiter__(self) -> AsyncIterator[str]:
-        return self
 
     async def __anext__(self) -> str:
         if self._is_reading:
@@ -178,24 +168,9 @@ class AsyncChatStream:
             pass
         return self.result
 
-    def cancel(self) -> None:
-        """Ask the turn to stop; any thread may."""
-        self._work.cancel()
-
     async def aclose(self) -> None:
         """End the turn, and wait until the model is free again."""
         await self._work.aend()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is GeneratorExit:  # a coroutine that is thrown away cannot wait
-            self._work.end()
-        else:
-            await self.aclose()
 
 
 async def _answered(settings: TurnSettings, call: ToolCall) -> ToolCall:

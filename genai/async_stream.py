@@ -11,15 +11,15 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from winml_lite import WinMLError
 
+from .async_pieces import AsyncPieces
 from .codes import E_NOT_VALID_STATE
 from .results import TextGenerationResult
 from .thread_calls import Call
@@ -189,7 +189,7 @@ def _work(calls: SimpleQueue[Call[Any] | None]) -> None:
         del call  # it refers to a stream that may be dropped meanwhile
 
 
-class AsyncTextStream:
+class AsyncTextStream(AsyncPieces[_Work]):
     """An asynchronous iterator of text pieces; afterwards `result` holds the whole.
 
     Nothing happens before the first read. Then it waits for its turn at the model, and the prompt and every token are
@@ -213,16 +213,6 @@ class AsyncTextStream:
         self._is_reading = False
         self._finalizer = weakref.finalize(self, self._work.end)
         self._finalizer.atexit = False
-
-    def __repr__(self) -> str:
-        try:
-            state = self.result.finish_reason.name
-        except WinMLError:
-            state = "unfinished"
-        return f"<AsyncTextStream {state}>"
-
-    def __aiter__(self) -> AsyncIterator[str]:
-        return self
 
     async def __anext__(self) -> str:
         piece = await self._do(self._work.read)
@@ -268,22 +258,7 @@ class AsyncTextStream:
         await self.aclose()
         return self.result
 
-    def cancel(self) -> None:
-        """Ask the generation to stop; any thread may. The iteration then ends, and `result` says CANCELED."""
-        self._work.cancel()
-
     async def aclose(self) -> None:
         """End the generation and wait until the model is free again."""
         self._work.end()
         await self._work.closing.result()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if kind is GeneratorExit:  # a coroutine that is thrown away cannot wait
-            self._work.end()
-        else:
-            await self.aclose()

@@ -6,6 +6,7 @@ The work is in modules that are imported when it is asked for. Not here: generat
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -37,8 +38,9 @@ class ModelCalls(Closing):
     _embedder: EmbeddingModel | None
     _closes: list[Callable[[], object]]
 
+    @abstractmethod
     def _open(self) -> SequenceCore:
-        raise NotImplementedError
+        """Return what runs the model. RuntimeError when the model is closed."""
 
     def save_state(self, path: str | os.PathLike[str], *, timeout: float | None = None) -> None:
         """Write the sequence of the last call into a file: a later process that loads it begins where this one is.

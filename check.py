@@ -150,7 +150,7 @@ def find_interpreter(version: str) -> str | None:
 def prepared_python(version: str, interpreter: str) -> Path:
     """A cached virtual environment of another interpreter with what the tests without an engine need."""
     wanted = [r for r in PROJECT["optional-dependencies"]["test"] if r.startswith("pytest")]
-    requirements = [*PROJECT["dependencies"], *wanted]
+    requirements = [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["media"], *wanted]
     digest = hashlib.sha256("\n".join([interpreter, *requirements]).encode()).hexdigest()[:8]
     folder = CACHE / f"python{version}-{digest}"
     python, complete = venv_python(folder), folder / "complete"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ _FORMS = {"device": winml_lite.CompiledModelForm.DEVICE_TARGETED, "durable": win
     metavar="FILE",
     help="Put large weights here, beside OUT.  [default: OUT.data if MODEL has such a file]",
 )
-@click.option("--dim", "extents", multiple=True, metavar="NAME=VALUE", help="Fix a free dimension; give several.")
+@click.option("--dim", "extents", multiple=True, metavar="NAME=VALUE", help="Fix a free dimension, as `show` names it.")
 @click.option(
     "--format", "format_name", type=click.Choice(["onnx", "ort"]), default="onnx", show_default=True, help="See above."
 )
@@ -44,8 +45,8 @@ def command(
 ) -> None:
     """Optimise an ONNX model once, so that it loads faster ever after.
 
-    MODEL is an .onnx file, or a folder with one. OUT appears whole, in place of an older file, and is loaded like any
-    model; its extension is that of the format.
+    MODEL is an .onnx file, or a folder with one (of several, the one in genai_config.json). OUT appears whole, in place
+    of an older file, and is loaded like any model; its extension is that of the format.
 
     \b
     --form    device   for this machine's CPU, the fastest to load
@@ -54,6 +55,7 @@ def command(
               ort      ONNX Runtime's own format, one file
     """
     source, dimensions = _source(model), _dimensions(extents)
+    _check_names(source, dimensions)
     if out.suffix.lower() != f".{format_name}":
         raise click.UsageError(f"{out}: the extension of the format {format_name} is .{format_name}")
     if not out.absolute().parent.is_dir():
@@ -99,9 +101,21 @@ def _source(path: Path) -> Path:
             raise ModelFailure(f"{path}: only .onnx models are compiled")
         return path
     files = sorted(path.glob("*.onnx"))
-    if len(files) != 1:
+    if len(files) == 1:
+        return files[0]
+    configured = _configured(path)
+    if configured not in files:
         raise ModelFailure(f"{path} holds {terminal.counted(len(files), '.onnx file')}; name the file to compile")
-    return files[0]
+    return configured
+
+
+def _configured(folder: Path) -> Path | None:
+    """Return the graph that the configuration of a decoder names, if there is such a configuration."""
+    try:
+        config = json.loads((folder / "genai_config.json").read_text(encoding="utf-8"))
+        return folder / str(config["model"]["decoder"]["filename"])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def _dimensions(texts: tuple[str, ...]) -> dict[str, int]:
@@ -112,6 +126,18 @@ def _dimensions(texts: tuple[str, ...]) -> dict[str, int]:
             raise click.UsageError(f"--dim {text}: give NAME=VALUE with a positive number")
         found[name] = int(extent)
     return found
+
+
+def _check_names(source: Path, dimensions: dict[str, int]) -> None:
+    """Refuse the name of a dimension that the model does not have: the compiler passes over it."""
+    if not dimensions:
+        return
+    ports = winml_lite.describe_onnx(source).inputs
+    symbols = dict.fromkeys(extent for port in ports for extent in port.dimensions or () if isinstance(extent, str))
+    for name in dimensions:
+        if name not in symbols:
+            known = f"the names are {', '.join(symbols)}" if symbols else "there is none with a name"
+            raise click.UsageError(f"--dim {name}: no input of {source} has a free dimension of that name; {known}")
 
 
 def _files(out: Path) -> dict[str, int]:

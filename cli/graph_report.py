@@ -12,20 +12,19 @@ import winml_lite
 
 from .failure import describe
 
-_FREE = 0xFFFFFFFFFFFFFFFF
 _CACHE_PORT = re.compile(r"^(past\w*|present\w*)\.\d+\.")
 _CPU_PROVIDER = "CPUExecutionProvider"
 _MOST_IN_A_LINE = 6
 
 
-def graph_record(path: Path, with_providers: bool) -> dict[str, Any]:
-    """Describe an `.onnx` or `.ort` file; with `with_providers` it is built for each of them."""
+def graph_record(path: Path, with_providers: bool, library: Path | None = None) -> dict[str, Any]:
+    """Describe an `.onnx` or `.ort` file; `with_providers` builds it for each of them, those of `library` too."""
     about = winml_lite.describe_onnx(path)
-    with winml_lite.Runtime() as runtime, runtime.load_model(path) as model:
-        schema, names = model.schema(), model.ort_schema()
-        inputs = [(names.input_name(index), *schema.input_desc(index)) for index in range(schema.input_count)]
-        outputs = [(names.output_name(index), *schema.output_desc(index)) for index in range(schema.output_count)]
-        providers = {"providers": list(_providers(runtime, model))} if with_providers else {}
+    providers = {}
+    if with_providers:
+        with winml_lite.Runtime() as runtime, runtime.load_model(path) as model:
+            idle = [] if library is None else _register(runtime, library)
+            providers = {"providers": [*_providers(runtime, model), *idle]}
     return {
         "format": about.format,
         "producer": about.producer,
@@ -36,14 +35,26 @@ def graph_record(path: Path, with_providers: bool) -> dict[str, Any]:
             for data in about.external_data
         ],
         "model_metadata": dict(about.metadata),
-        "inputs": [_port(*port) for port in inputs],
-        "outputs": [_port(*port) for port in outputs],
+        "inputs": [_port(port) for port in about.inputs],
+        "outputs": [_port(port) for port in about.outputs],
         **providers,
     }
 
 
-def _port(name: str, data_type: winml_lite.TensorDataType, shape: tuple[int, ...]) -> dict[str, Any]:
-    return {"name": name, "type": data_type.name, "shape": [None if extent == _FREE else extent for extent in shape]}
+def _port(port: winml_lite.OnnxPort) -> dict[str, Any]:
+    """A free extent is its symbol or null, a shape of unknown rank null; `holds` is there for what is no tensor."""
+    shape = None if port.dimensions is None else list(port.dimensions)
+    record = {"name": port.name, "type": port.data_type.name, "shape": shape}
+    return {**record, "holds": port.holds} if port.holds else record
+
+
+def _register(runtime: winml_lite.Runtime, library: Path) -> list[dict[str, Any]]:
+    """Register a library of providers under the name of its file; return an entry for it if it finds no hardware."""
+    name = library.name.partition(".")[0].removeprefix("lib")
+    if runtime.register_execution_provider(name, library):
+        return []
+    problem = "finds no hardware here that it can use"
+    return [{"provider": name, "target": None, "takes_it": False, "problem": problem, "node_counts": {}}]
 
 
 def _providers(runtime: winml_lite.Runtime, model: winml_lite.Model) -> Iterator[dict[str, Any]]:
@@ -89,7 +100,8 @@ def graph_lines(record: dict[str, Any]) -> list[str]:
         lines.append(f"external data  {data['location']}, {_state(data['needed_bytes'], data['file_bytes'])}")
     for entry in record.get("providers", ()):
         state = _taken(entry) if entry["takes_it"] else entry["problem"]
-        lines.append(f"provider       {entry['provider']} ({entry['target']}): {state}")
+        target = f" ({entry['target']})" if entry["target"] is not None else ""
+        lines.append(f"provider       {entry['provider']}{target}: {state}")
     return lines
 
 
@@ -115,7 +127,17 @@ def _port_lines(ports: list[dict[str, Any]]) -> list[str]:
     """Describe ports, those of the cache that differ in their layer alone in one line."""
     counts: Counter[str] = Counter()
     for port in ports:
-        name = _CACHE_PORT.sub(r"\1.N.", port["name"])
-        shape = ", ".join("?" if extent is None else str(extent) for extent in port["shape"])
-        counts[f"{name} {port['type']} [{shape}]"] += 1
+        name = _printable(_CACHE_PORT.sub(r"\1.N.", port["name"]))
+        counts[f"{name} {port.get('holds') or _tensor_text(port)}"] += 1
     return [text if count == 1 else f"{text}, {count} layers" for text, count in counts.items()]
+
+
+def _tensor_text(port: dict[str, Any]) -> str:
+    shape = port["shape"]
+    extents = ["..."] if shape is None else ["?" if extent is None else _printable(str(extent)) for extent in shape]
+    return f"{port['type']} [{', '.join(extents)}]"
+
+
+def _printable(text: str) -> str:
+    """Keep a name, which may hold anything, in its line."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)

@@ -23,6 +23,7 @@ from .failure import EXIT_INTERRUPTED, EXIT_NO_READER, ModelFailure, OutputFailu
 COMMANDS = {
     "generate": "Continue a prompt, or answer it.",
     "chat": "Talk with a model.",
+    "classify": "Say what is in pictures.",
     "tokens": "Show the tokens of a text, or the text of tokens.",
     "show": "Describe a model, and the engines that are installed.",
     "targets": "List the hardware that models can be placed on.",

@@ -6,7 +6,7 @@ from functools import partial
 
 import click
 
-from genai import catalog, download
+from genai import catalog, download, named_models
 
 from . import terminal
 from .failure import ModelFailure
@@ -22,19 +22,21 @@ def command() -> None:
 @json_option
 def list_models(as_json: bool) -> None:
     """List the models and where they lie."""
-    found = [(entry, download.cached(entry)) for entry in catalog.entries()]
+    found = [(entry, named_models.prepared(entry)) for entry in catalog.entries()]
     if as_json:
         return terminal.answer_json(
             [
                 {
                     "name": entry.name,
+                    "kind": entry.kind,
                     "description": entry.description,
+                    "loaded_by": catalog.LOADERS[entry.kind],
                     "bytes": entry.byte_size,
                     "download_bytes": entry.download_size,
                     "needs": entry.needs,
                     "licence": entry.licence,
                     "can_chat": entry.can_chat,
-                    "sources": [str(source) for source in entry.sources],
+                    "sources": list(entry.sources),
                     "path": str(path) if path is not None else None,
                 }
                 for entry, path in found
@@ -42,9 +44,11 @@ def list_models(as_json: bool) -> None:
         )
     for entry, path in found:
         state = "here" if path is not None else "-"
-        sizes = f"{entry.download_size / 1e6:.1f} MB download, {entry.byte_size / 1e6:.1f} MB file"
+        files = "file" if len(entry.files) == 1 else "files"
+        sizes = f"{entry.download_size / 1e6:.1f} MB download, {entry.byte_size / 1e6:.1f} MB {files}"
         needs = f"; ONNX Runtime needs the extra {entry.needs}" if entry.needs else ""
-        terminal.answer(f"{entry.name:14} {state:5} {sizes:33}  {entry.licence:20} {entry.description}{needs}\n")
+        place = f"{entry.name:18} {state:5} {entry.kind:17} {sizes:34} {entry.licence:20}"
+        terminal.answer(f"{place} {entry.description}{needs}\n")
     terminal.note(f"cache: {download.cache_folder()}")
 
 
@@ -52,9 +56,15 @@ def list_models(as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--offline", is_flag=True, help="Use installed packages and local files only.")
 def pull(names: tuple[str, ...], offline: bool) -> None:
-    """Fetch models into the cache and print their paths; a download that was interrupted goes on."""
+    """Fetch models into the cache and print their paths; a download that was interrupted goes on.
+
+    What is printed can be loaded: a file, or a folder that is made of the files once.
+
+    \b
+    Example:  winml-lite models pull smollm2 whisper-tiny.en
+    """
     for entry in [_entry(name) for name in names]:
-        terminal.note(f"{entry.name}: {entry.description}")
+        terminal.note(f"{entry.name}: {entry.description}; {catalog.LOADERS[entry.kind]}({entry.name!r}) loads it")
         terminal.note(f"licence: {entry.licence} {entry.licence_url}")
         for source in entry.sources:
             terminal.note(f"source: {source}")
@@ -62,7 +72,11 @@ def pull(names: tuple[str, ...], offline: bool) -> None:
             terminal.note(f"on ONNX Runtime it needs the extra: pip install 'winml-lite[{entry.needs}]'")
         progress = terminal.Progress(entry.name)
         try:
-            path = download.pull(entry, offline=offline, progress=partial(progress, "download"))
+            path = (
+                download.pull(entry, offline=offline, progress=partial(progress, "download"))
+                if entry.is_gguf
+                else named_models.prepare(entry, offline=offline, progress=progress)
+            )
         finally:
             progress.finish()
         terminal.answer(f"{path}\n")
@@ -79,9 +93,9 @@ def remove(names: tuple[str, ...]) -> None:
 @command.command("path")
 @click.argument("name")
 def path(name: str) -> None:
-    """Print the file of a model that is in the cache."""
+    """Print the file or folder of a model that is in the cache."""
     entry = _entry(name)
-    found = download.cached(entry)
+    found = named_models.prepared(entry)
     if found is None:
         raise ModelFailure(f"{entry.name} is not in the cache; `winml-lite models pull {entry.name}` fetches it")
     terminal.answer(f"{found}\n")

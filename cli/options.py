@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import click
 
@@ -19,6 +19,7 @@ from .failure import ModelFailure
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
+T = TypeVar("T")
 
 POSITIVE = click.IntRange(1, 2**32 - 1)
 """Lengths and counts of tokens."""
@@ -53,6 +54,13 @@ _PROVIDER_OPTIONS = click.option(
 _THREADS = click.option(
     "--threads", type=click.IntRange(1, 512), help="Threads.  [default: the CPUs that this process may use]"
 )
+_PLACEMENT: dict[str, Decorator] = {
+    "device": _DEVICE,
+    "provider": _PROVIDER,
+    "provider_library": _PROVIDER_LIBRARY,
+    "provider_options": _PROVIDER_OPTIONS,
+    "threads": _THREADS,
+}
 _CONTEXT = click.option(
     "--context-length",
     type=POSITIVE,
@@ -87,12 +95,12 @@ class ModelChoice:
     """Which model to load, and how."""
 
     source: str
-    engine: Literal["llama", "ort"] | None
-    threads: int | None
-    context_length: int | None
-    adapters: tuple[str, ...]
     offline: bool
     quiet: bool
+    engine: Literal["llama", "ort"] | None = None
+    threads: int | None = None
+    context_length: int | None = None
+    adapters: tuple[str, ...] = ()
     device: str = "auto"
     provider: str | None = None
     provider_library: Path | None = None
@@ -111,31 +119,38 @@ class ModelChoice:
             raise click.UsageError("give either --speculate or --draft")
         if self.draft_tokens is not None and self.speculation is None and self.draft is None:
             raise click.UsageError("--draft-tokens goes with --speculate or --draft")
-        options = self._provider_options()
-        progress = terminal.Progress(self.source)
-        try:
-            model = genai.load(
-                self.source,
-                engine=self.engine,
-                target=None if self.device == "auto" else winml_lite.ExecutionTargetKind[self.device.upper()],
-                provider=self.provider,
-                provider_options=options,
-                threads=self.threads,
-                context_length=self.context_length,
-                adapters=[_adapter(text) for text in self.adapters],
-                chat_template=None if self.chat_template is None else _file_text(self.chat_template),
-                speculation=self.speculation,
-                draft=self.draft,
-                draft_tokens=self.draft_tokens,
-                offline=self.offline,
-                progress=None if self.quiet else progress,
-            )
-        finally:
-            progress.finish()
+        model = self.load_with(
+            genai.load,
+            engine=self.engine,
+            context_length=self.context_length,
+            adapters=[_adapter(text) for text in self.adapters],
+            chat_template=None if self.chat_template is None else _file_text(self.chat_template),
+            speculation=self.speculation,
+            draft=self.draft,
+            draft_tokens=self.draft_tokens,
+        )
         if not self.quiet:
             provider = f", {model.provider}" if self.provider is not None else ""
             terminal.note(f"{model.name} on {model.engine} ({model.target.name}{provider}): {model.file}")
         return model
+
+    def load_with(self, loader: Callable[..., T], **more: Any) -> T:
+        """Load the model with the function of its task; `more` are arguments of that function alone."""
+        options = self._provider_options()
+        progress = terminal.Progress(self.source)
+        try:
+            return loader(
+                self.source,
+                target=None if self.device == "auto" else winml_lite.ExecutionTargetKind[self.device.upper()],
+                provider=self.provider,
+                provider_options=options,
+                threads=self.threads,
+                offline=self.offline,
+                progress=None if self.quiet else progress,
+                **more,
+            )
+        finally:
+            progress.finish()
 
     def _provider_options(self) -> dict[str, str] | None:
         """Register the library, and split the options, of the provider that was named."""
@@ -188,21 +203,25 @@ def model_argument(command: Command) -> Command:
     return _choosing(command, click.argument("source", metavar="MODEL"), {})
 
 
+def onnx_model_options(default: str) -> Decorator:
+    """Add those that load a model of another task, which is one of ONNX Runtime; `default` is a name of the catalog.
+
+    The command gets `choice`, whose `load_with` takes the function that loads such models.
+    """
+
+    text = "File, folder or name."
+    source = click.option("-m", "--model", "source", default=default, show_default=True, help=text)
+    return lambda command: _with_options(
+        command, {"source": source, **_PLACEMENT, "offline": _OFFLINE, "quiet": _QUIET}
+    )
+
+
 def _choosing(command: Command, source: Decorator, more: dict[str, Decorator]) -> Command:
-    options = {
-        "source": source,
-        "engine": _ENGINE,
-        "device": _DEVICE,
-        "provider": _PROVIDER,
-        "provider_library": _PROVIDER_LIBRARY,
-        "provider_options": _PROVIDER_OPTIONS,
-        "threads": _THREADS,
-        "context_length": _CONTEXT,
-        "adapters": _LORA,
-        **more,
-        "offline": _OFFLINE,
-        "quiet": _QUIET,
-    }
+    engine: dict[str, Decorator] = {"engine": _ENGINE, **_PLACEMENT, "context_length": _CONTEXT, "adapters": _LORA}
+    return _with_options(command, {"source": source, **engine, **more, "offline": _OFFLINE, "quiet": _QUIET})
+
+
+def _with_options(command: Command, options: dict[str, Decorator]) -> Command:
     command = gather(tuple(options), lambda values: ModelChoice(**values), "choice")(command)
     for option in reversed(options.values()):
         command = option(command)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -19,6 +21,8 @@ from .failure import ModelFailure, describe
 from .graph_report import graph_lines, graph_record
 from .model_files import find_model
 from .options import MODEL_SUFFIXES, json_option
+
+_Report: TypeAlias = Callable[[Path], dict[str, Any]]
 
 _LONGEST_VALUE = 100
 _DECODER_NAMES = {
@@ -33,8 +37,14 @@ _DECODER_NAMES = {
 @click.argument("model", required=False)
 @click.option("--template", is_flag=True, help="Print the chat template and nothing else.")
 @click.option("--providers", is_flag=True, help="Try which execution providers take an ONNX model.")
+@click.option(
+    "--provider-library",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="With --providers: a library of others; it is code that will be run.",
+)
 @json_option
-def command(model: str | None, template: bool, providers: bool, as_json: bool) -> None:
+def command(model: str | None, template: bool, providers: bool, provider_library: Path | None, as_json: bool) -> None:
     """Describe a model, and the engines that are installed.
 
     MODEL is a file, a folder or a name that is in the cache; nothing is downloaded and no weights are read. Without
@@ -44,10 +54,13 @@ def command(model: str | None, template: bool, providers: bool, as_json: bool) -
     """
     if model is None and (template or providers):
         raise click.UsageError(f"--{'template' if template else 'providers'} needs a MODEL")
+    if provider_library is not None and not providers:
+        raise click.UsageError("--provider-library goes with --providers")
     record: dict[str, Any] = {}
     if model is not None:
         name, path = find_model(model, offline=True)
-        record = {"name": name, "path": str(path), **_describe(path, providers)}
+        graph = partial(graph_record, with_providers=providers, library=provider_library)
+        record = {"name": name, "path": str(path), **_describe(path, graph)}
         if template:
             return terminal.answer(f"{_template(name, record)}\n")
     record["engines"] = [_engine(engine) for engine in winml_lite.engines()]
@@ -84,20 +97,20 @@ def _warnings() -> list[str]:
     ]
 
 
-def _describe(path: Path, providers: bool) -> dict[str, Any]:
+def _describe(path: Path, graph: _Report) -> dict[str, Any]:
     if path.is_dir():
         files = sorted(file for file in path.iterdir() if file.suffix in MODEL_SUFFIXES)
         if not files:
             raise ModelFailure(f"{path} holds no {', '.join(MODEL_SUFFIXES)} file")
-        described = [{"path": str(file), **_file(file, providers)} for file in files]
+        described = [{"path": str(file), **_file(file, graph)} for file in files]
         return {"files": described, **_decoder(path), **_tokenizer(path)}
     if path.suffix.lower() == ".gguf":
-        return {**_file(path, providers), **_tokenizer(path)}
-    return {**_file(path, providers), **_decoder(path.parent), **_tokenizer(path.parent, has_template=False)}
+        return {**_file(path, graph), **_tokenizer(path)}
+    return {**_file(path, graph), **_decoder(path.parent), **_tokenizer(path.parent, has_template=False)}
 
 
-def _file(path: Path, providers: bool) -> dict[str, Any]:
-    return _gguf(path) if path.suffix.lower() == ".gguf" else graph_record(path, providers)
+def _file(path: Path, graph: _Report) -> dict[str, Any]:
+    return _gguf(path) if path.suffix.lower() == ".gguf" else graph(path)
 
 
 def _gguf(path: Path) -> dict[str, Any]:

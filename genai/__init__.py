@@ -12,16 +12,24 @@ if TYPE_CHECKING:
     from winml_lite import NotSupportedError as NotSupportedError
     from winml_lite import WinMLError as WinMLError
 
+    from .audio import Audio as Audio
+    from .audio import audio_blocks as audio_blocks
+    from .audio import read_audio as read_audio
+    from .audio import write_audio as write_audio
     from .cancellation import CancellationSource as CancellationSource
     from .chat import Chat as Chat
     from .chat_message import ChatMessage as ChatMessage
     from .chat_reply import ChatReply as ChatReply
     from .chat_reply import ToolCall as ToolCall
     from .chat_reply import ToolCallStatus as ToolCallStatus
+    from .classifier import ImageClassifier as ImageClassifier
+    from .classifier import ImageLabel as ImageLabel
+    from .classifier_loading import load_classifier as load_classifier
     from .constraint import TokenConstraint as TokenConstraint
     from .decoder import TokenizerDecoder as TokenizerDecoder
     from .embedding import EmbeddingModel as EmbeddingModel
     from .embedding_loading import load_embedding as load_embedding
+    from .label_drawing import draw_labels as draw_labels
     from .language_model import LanguageModel as LanguageModel
     from .loading import load as load
     from .options import TextGenerationOptions as TextGenerationOptions
@@ -32,13 +40,18 @@ if TYPE_CHECKING:
     from .results import TokenLogprob as TokenLogprob
     from .scoring import ContinuationScore as ContinuationScore
     from .speculative_statistics import TextGenerationSpeculativeStatistics as TextGenerationSpeculativeStatistics
+    from .speech_regions import SpeechRegion as SpeechRegion
+    from .speech_regions import SpeechRegionOptions as SpeechRegionOptions
     from .text_stream import TextStream as TextStream
     from .tokenizer import Tokenizer as Tokenizer
     from .turn_stream import ChatStream as ChatStream
+    from .voice_activity import VoiceActivity as VoiceActivity
+    from .voice_activity import speech_regions as speech_regions
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Audio": ".audio",
     "CancellationSource": ".cancellation",
     "Chat": ".chat",
     "ContinuationScore": ".scoring",
@@ -46,9 +59,13 @@ _HOMES = {
     "ChatMessage": ".chat_message",
     "ChatReply": ".chat_reply",
     "ChatStream": ".turn_stream",
+    "ImageClassifier": ".classifier",
+    "ImageLabel": ".classifier",
     "LanguageModel": ".language_model",
     "NotSupportedError": "winml_lite",
     "Perplexity": ".perplexity",
+    "SpeechRegion": ".speech_regions",
+    "SpeechRegionOptions": ".speech_regions",
     "TextGenerationFinishReason": ".results",
     "TextGenerationOptions": ".options",
     "TextGenerationResult": ".results",
@@ -61,12 +78,20 @@ _HOMES = {
     "TokenizerDecoder": ".decoder",
     "ToolCall": ".chat_reply",
     "ToolCallStatus": ".chat_reply",
+    "VoiceActivity": ".voice_activity",
     "WinMLError": "winml_lite",
+    "audio_blocks": ".audio",
+    "draw_labels": ".label_drawing",
     "load": ".loading",
+    "load_classifier": ".classifier_loading",
     "load_embedding": ".embedding_loading",
+    "read_audio": ".audio",
+    "speech_regions": ".voice_activity",
+    "write_audio": ".audio",
 }
 
 __all__ = [
+    "Audio",
     "CancellationSource",
     "Chat",
     "ChatMessage",
@@ -74,9 +99,13 @@ __all__ = [
     "ChatStream",
     "ContinuationScore",
     "EmbeddingModel",
+    "ImageClassifier",
+    "ImageLabel",
     "LanguageModel",
     "NotSupportedError",
     "Perplexity",
+    "SpeechRegion",
+    "SpeechRegionOptions",
     "TextGenerationFinishReason",
     "TextGenerationOptions",
     "TextGenerationResult",
@@ -89,9 +118,16 @@ __all__ = [
     "TokenizerDecoder",
     "ToolCall",
     "ToolCallStatus",
+    "VoiceActivity",
     "WinMLError",
+    "audio_blocks",
+    "draw_labels",
     "load",
+    "load_classifier",
     "load_embedding",
+    "read_audio",
+    "speech_regions",
+    "write_audio",
 ]
 
 

@@ -155,6 +155,8 @@ class _Work:
 
     def cancel(self) -> None:
         self._is_cancelled = True
+        if self._turn is not None:
+            self._turn.latch.cancel()
         if self.stream is not None:
             self.stream.cancel()
 

@@ -5,6 +5,7 @@ Here: reading and checking the entries. Not here: getting the files (`download.p
 
 from __future__ import annotations
 
+import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +19,14 @@ from .codes import INVALID_DATA
 
 NEEDED_MODULES = {"": "", "kquants": "gguf"}
 """The module that an extra installs."""
+LOADERS = {
+    "text": "genai.load",
+    "speech": "genai.load_speech",
+    "voice-activity": "genai.VoiceActivity",
+    "image-classifier": "genai.load_classifier",
+    "text-encoder": "genai.load_embedding",
+}
+"""Kinds of models, and what loads one by its name."""
 _SHA256_DIGITS = 64
 
 
@@ -38,7 +47,7 @@ class PackagePart:
 
 @dataclass(frozen=True, slots=True)
 class PackageSource:
-    """Files of packages; joined in order they are the model file."""
+    """Files of packages; joined in order they are the file."""
 
     parts: tuple[PackagePart, ...]
 
@@ -82,36 +91,71 @@ Source: TypeAlias = PackageSource | HubSource | UrlSource | FileSource
 
 
 @dataclass(frozen=True, slots=True)
+class CatalogFile:
+    """One file of a model, as it lies in the cache; its sources are tried in order."""
+
+    file_name: str
+    byte_size: int
+    sha256: str
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CatalogEntry:
     """One model of the catalog.
 
-    file_name, byte_size, sha256: the GGUF file as it lies in the cache.
+    kind: what it is for, a key of `LOADERS`.
     can_chat: whether it has a chat template.
-    variant: operators and weights of the ONNX decoder that is made from it where llama.cpp is absent.
-    convert_context_length: its limit of tokens; None takes that of the model.
+    variant: what is made of the files before they run on ONNX Runtime, "" for nothing: "gqa-q8" and the like
+        (operators and weights of a decoder, which is made where llama.cpp is absent) for a GGUF file, else a key of
+        `named_models.CONVERSIONS`.
+    convert_context_length: limit of tokens of a decoder that is made; None takes that of the model.
     needs: the extra of this distribution that making it takes, "" for none.
-    sources: where the file comes from, tried in order.
     """
 
     name: str
     description: str
-    file_name: str
-    byte_size: int
-    sha256: str
+    files: tuple[CatalogFile, ...]
     licence: str
-    licence_url: str
-    can_chat: bool
-    variant: str
-    sources: tuple[Source, ...]
+    licence_url: str = ""
+    kind: str = "text"
+    can_chat: bool = False
+    variant: str = ""
     convert_context_length: int | None = None
     needs: str = ""
 
     @property
+    def byte_size(self) -> int:
+        """What all files weigh in the cache, in bytes."""
+        return sum(file.byte_size for file in self.files)
+
+    @property
     def download_size(self) -> int:
-        """What the first source transfers, in bytes; packages are compressed."""
-        source = self.sources[0] if self.sources else None
-        packed = sum(part.size for part in source.parts) if isinstance(source, PackageSource) else 0
-        return packed or self.byte_size
+        """What the first sources transfer, in bytes: packages are compressed, and each is fetched once."""
+        wheels: dict[str, int] = {}
+        plain = 0
+        for file in self.files:
+            source = file.sources[0] if file.sources else None
+            packed = {part.requirement: part.size for part in source.parts} if isinstance(source, PackageSource) else {}
+            wheels |= packed
+            plain += 0 if all(packed.values()) and packed else file.byte_size
+        return plain + sum(wheels.values())
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Where the files come from, as texts."""
+        return tuple(dict.fromkeys(str(source) for file in self.files for source in file.sources))
+
+    @property
+    def digest(self) -> str:
+        """The sha256 of the one file, or of the digests of all."""
+        if len(self.files) == 1:
+            return self.files[0].sha256
+        return hashlib.sha256("".join(file.sha256 for file in self.files).encode()).hexdigest()
+
+    @property
+    def is_gguf(self) -> bool:
+        return len(self.files) == 1 and self.files[0].file_name.lower().endswith(".gguf")
 
 
 def entries() -> tuple[CatalogEntry, ...]:
@@ -142,29 +186,47 @@ def _read(path: Path) -> list[CatalogEntry]:
 
 
 def _entry(table: Mapping[str, Any]) -> CatalogEntry:
+    files = tuple(map(_file, table["files"])) if "files" in table else (_file({**table, "name": table["file"]}),)
+    is_gguf = files[0].file_name.lower().endswith(".gguf")
     entry = CatalogEntry(
-        name=_text(table, "name"),
+        name=_plain(table, "name"),
         description=str(table.get("description", "")),
-        file_name=_text(table, "file"),
-        byte_size=int(table["size"]),
-        sha256=_text(table, "sha256").lower(),
+        files=files,
         licence=_text(table, "licence"),
         licence_url=str(table.get("licence_url", "")),
+        kind=str(table.get("kind", "text")),
         can_chat=bool(table.get("chat", False)),
-        variant=str(table.get("convert", "gqa-q8")),
-        sources=tuple(_source(source) for source in table["source"]),
+        variant=str(table.get("convert", "gqa-q8" if is_gguf else "")),
         convert_context_length=int(table["convert_context"]) if "convert_context" in table else None,
         needs=str(table.get("needs", "")),
     )
-    # Both become parts of paths in the cache.
-    for what, text in (("name", entry.name), ("file", entry.file_name)):
-        if text != Path(text).name or text in (".", ".."):
-            raise ValueError(f"{what} {text!r} must be a plain name")
-    if entry.needs not in NEEDED_MODULES:
-        raise ValueError(f"needs of {entry.name} must be one of {', '.join(filter(None, NEEDED_MODULES))}")
-    if len(entry.sha256) != _SHA256_DIGITS or set(entry.sha256) - set("0123456789abcdef"):
-        raise ValueError(f"sha256 of {entry.name} must be {_SHA256_DIGITS} hexadecimal digits")
+    for what, value, known in (("kind", entry.kind, LOADERS), ("needs", entry.needs, NEEDED_MODULES)):
+        if value not in known:
+            raise ValueError(f"{what} of {entry.name} must be one of {', '.join(filter(None, known))}, not {value!r}")
+    if len({file.file_name for file in files}) != len(files) or not files:
+        raise ValueError(f"the files of {entry.name} must have different names")
     return entry
+
+
+def _file(table: Mapping[str, Any]) -> CatalogFile:
+    """Read one of `files`, or an entry that has one file and says all about it itself."""
+    file = CatalogFile(
+        file_name=_plain(table, "name"),
+        byte_size=int(table["size"]),
+        sha256=_text(table, "sha256").lower(),
+        sources=tuple(_source(source) for source in table["source"]),
+    )
+    if len(file.sha256) != _SHA256_DIGITS or set(file.sha256) - set("0123456789abcdef"):
+        raise ValueError(f"sha256 of {file.file_name} must be {_SHA256_DIGITS} hexadecimal digits")
+    return file
+
+
+def _plain(table: Mapping[str, Any], key: str) -> str:
+    """Read a name that becomes part of a path in the cache."""
+    text = _text(table, key)
+    if text != Path(text).name or text in (".", "..") or "\\" in text:
+        raise ValueError(f"{key} {text!r} must be a plain name")
+    return text
 
 
 def _source(table: Mapping[str, Any]) -> Source:

@@ -6,10 +6,11 @@ With tools a turn has several rounds, see `chat_turn.py`; its streams are `turn_
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from .call_fields import CallFields, FormFields, answer_form_of, call_cancellation, call_options, call_timeout
 from .chat_message import ChatMessage, Message, as_message
+from .chat_parts import ChatMedia, GivenPart, as_parts, media_list
 from .chat_turn import ChatTurn
 from .messages import ChatCompletionTool, ChatRole
 from .tool_calls import ChatFields, TurnSettings, check_blocking, check_no_form, turn_settings
@@ -18,12 +19,24 @@ from .turnstile import Turn, Turnstile
 
 if TYPE_CHECKING:
     from .async_chat import AsyncChatStream
+    from .audio import SoundSource
     from .chat_reply import ChatReply
     from .language_model import LanguageModel
+    from .media_rows import MediaRows
+    from .picture import PictureSource
 
 
-class TurnFields(CallFields, ChatFields, total=False):
-    """Keyword arguments of one turn: those of any call, and those of a chat."""
+class MediaFields(TypedDict, total=False):
+    """Pictures and sound of one turn; in front of the text, pictures first."""
+
+    images: Iterable[PictureSource] | PictureSource
+    """Each a path, the bytes of a file, a Pillow image, or a uint8 array (height, width, 3)."""
+    audio: Iterable[SoundSource] | SoundSource
+    """Each a path, the bytes of a file, a `genai.Audio`, or a pair (samples, sample rate)."""
+
+
+class TurnFields(CallFields, ChatFields, MediaFields, total=False):
+    """Keyword arguments of one turn: those of any call, those of a chat, and pictures and sound."""
 
 
 class Chat:
@@ -84,11 +97,16 @@ class Chat:
     def __repr__(self) -> str:
         return f"<Chat with {self._model.name!r}, {len(self._messages)} messages, system {self.system!r}>"
 
-    def stream(self, text: str, **fields: Unpack[TurnFields]) -> ChatStream:
+    def stream(self, text: str | Iterable[GivenPart], **fields: Unpack[TurnFields]) -> ChatStream:
         """Send `text` as the user's turn and yield the answer piece by piece.
 
         Takes what `LanguageModel.stream` takes, and for this turn alone what `LanguageModel.chat` takes: tools and how
         they are called. The turn enters the history when the stream ends or is closed.
+
+        A model that was loaded with `projector=` also takes `images=` and `audio=`, which come before the text. Where
+        the order matters, `text` is a list of parts: texts, and mappings such as `{"type": "image", "image": "a.png"}`
+        or `{"type": "audio", "audio": "a.wav"}`. They are read and encoded before this call returns; what an earlier
+        turn has shown is not encoded again.
         """
         turn, call_fields = self._turn(text, fields)
         check_blocking(turn.settings)
@@ -104,11 +122,11 @@ class Chat:
             work.end()
             raise
 
-    def send(self, text: str, **fields: Unpack[TurnFields]) -> ChatReply:
+    def send(self, text: str | Iterable[GivenPart], **fields: Unpack[TurnFields]) -> ChatReply:
         """Send `text` as the user's turn and return the whole answer; takes what `stream` takes."""
         return self.stream(text, **fields).read()
 
-    def astream(self, text: str, **fields: Unpack[TurnFields]) -> AsyncChatStream:
+    def astream(self, text: str | Iterable[GivenPart], **fields: Unpack[TurnFields]) -> AsyncChatStream:
         """Stream for asyncio: `async for piece in chat.astream(...)`; takes what `stream` takes.
 
         Tools and `approve` may be coroutine functions here.
@@ -126,7 +144,7 @@ class Chat:
             call_timeout(call_fields),
         )
 
-    async def asend(self, text: str, **fields: Unpack[TurnFields]) -> ChatReply:
+    async def asend(self, text: str | Iterable[GivenPart], **fields: Unpack[TurnFields]) -> ChatReply:
         """Do as `send` for asyncio: the event loop goes on meanwhile, and cancelling the task stops the turn."""
         return await self.astream(text, **fields).read()
 
@@ -134,17 +152,29 @@ class Chat:
         """Forget the history; the system message stays."""
         self._messages = []
 
-    def _turn(self, text: str, fields: Mapping[str, Any]) -> tuple[ChatTurn, CallFields]:
+    def _turn(self, text: str | Iterable[GivenPart], fields: Mapping[str, Any]) -> tuple[ChatTurn, CallFields]:
         """Check the arguments of a turn; return it, and the arguments of its generations."""
-        if not isinstance(text, str):
-            raise TypeError(f"text must be a str, not {type(text).__name__}; a history is chat.messages")
         own = {name: value for name, value in fields.items() if name in ChatFields.__annotations__}
         settings = turn_settings({**self._fields, **own}) if own else self._settings
         check_no_form(settings, [name for name in FormFields.__annotations__ if fields.get(name) is not None])
-        rest: Any = {name: value for name, value in fields.items() if name not in own}
+        known = own.keys() | MediaFields.__annotations__.keys()
+        rest: Any = {name: value for name, value in fields.items() if name not in known}
         call_options(rest)
         answer_form_of(rest)
-        return ChatTurn(_Past(self), text, settings, call_cancellation(rest)), rest
+        message = self._message(text, fields)
+        return ChatTurn(_Past(self), message, settings, call_cancellation(rest)), rest
+
+    def _message(self, text: str | Iterable[GivenPart], fields: Mapping[str, Any]) -> ChatMessage:
+        """Make the user's message, which reads the files of pictures and sound."""
+        if isinstance(text, str) and fields.keys().isdisjoint(MediaFields.__annotations__):
+            return ChatMessage(ChatRole.USER, text)
+        rows = self._model._media_rows()
+        media = [*media_list(fields.get("images"), "images"), *media_list(fields.get("audio"), "audio")]
+        message = ChatMessage(ChatRole.USER, [*media, *as_parts(text)])
+        for part in message.parts:
+            if isinstance(part, ChatMedia):
+                rows.check(part)
+        return message
 
 
 class _Past:
@@ -160,6 +190,10 @@ class _Past:
     @hidden.setter
     def hidden(self, names: frozenset[str]) -> None:
         self._chat._hidden = names
+
+    @property
+    def rows(self) -> MediaRows:
+        return self._chat._model._media_rows()
 
     def past(self) -> list[ChatMessage]:
         system = self._chat.system

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
+from typing import TypeAlias
 
-from winml_lite import MediaEncoder, Tensor
+from winml_lite import SequenceSegmentLayout, Tensor
 
 from .chat_results import ChatMediaBinding
 from .checks import instance_of
@@ -14,6 +15,9 @@ from .media_marks import Place
 from .messages import ChatCompletionRequest
 from .segments import TextGenerationSegment
 from .tokenizer import Tokenizer
+
+EncodedMedia: TypeAlias = tuple[Tensor, SequenceSegmentLayout]
+"""What an encoder returns."""
 
 
 def bound_media(request: ChatCompletionRequest, bindings: Iterable[ChatMediaBinding]) -> dict[Place, Tensor]:
@@ -58,15 +62,15 @@ def format_with_images(tokenizer: Tokenizer, request: ChatCompletionRequest) -> 
 
 
 def media_segments(
-    formatted: ConversationFormatResult, media: Mapping[Place, Tensor], encoder: MediaEncoder
-) -> Sequence[TextGenerationSegment]:
-    """Encode the media and return the prompt with them in their places."""
+    formatted: ConversationFormatResult, encoded: Callable[[Place], EncodedMedia]
+) -> list[TextGenerationSegment]:
+    """Return the prompt with what `encoded` gives for each place of media."""
     first, *others = formatted.token_runs
     if not formatted.token_runs[-1]:
         unsupported("the prompt ends with an image, which says nothing about the next token; add text after it")
     segments = [TextGenerationSegment.from_tokens(first)] if first else []
     for place, run in zip(formatted.media_places, others, strict=True):
-        segments.append(TextGenerationSegment.from_embeddings(*encoder.encode(media[place])))
+        segments.append(TextGenerationSegment.from_embeddings(*encoded(place)))
         if run:
             segments.append(TextGenerationSegment.from_tokens(run))
     return segments

@@ -1,4 +1,6 @@
-"""A message of a chat's history: a pair for whoever only wants to read it, and everything that tool calls need."""
+"""A message of a chat's history: a pair for whoever only wants to read it, and everything that tool calls, pictures and
+sound need.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +8,48 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
-from .messages import ChatCompletionMessage, ChatCompletionToolCall, ChatRole
+from .chat_parts import ChatMedia, GivenPart, Part, as_parts, text_of
+from .conversation_checks import IMAGE
+from .messages import ChatCompletionContentPart, ChatCompletionMessage, ChatCompletionToolCall, ChatRole
 
 _PLAIN_KEYS = {"role", "content"}
 _TOOL_KEYS = {"reasoning_content", "tool_calls", "tool_call_id", "name"}
 
 
 class ChatMessage(tuple[str, str]):
-    """A message: the pair `(role, content)`, and with it what belongs to tool calls and reasoning.
+    """A message: the pair `(role, content)`, and with it what belongs to tool calls, reasoning, pictures and sound.
 
     `tool_calls` are the calls that an assistant's message holds. `tool_call_id` and `tool_name` of a message of the
     role "tool" say which call its content is the result of. `reasoning_content` is what an assistant thought before it
-    answered. Equal to a plain pair with the same role and content.
+    answered. `parts` are what the content consists of when there are pictures or sound in it: texts and `ChatMedia`, in
+    order; `content` then is the text alone. Equal to a plain pair with the same role and content.
     """
 
     reasoning_content: str | None
     tool_calls: tuple[ChatCompletionToolCall, ...]
     tool_call_id: str | None
     tool_name: str | None
+    parts: tuple[Part, ...]
 
     def __new__(
         cls,
         role: str,
-        content: str,
+        content: str | Iterable[GivenPart],
         *,
         reasoning_content: str | None = None,
         tool_calls: Iterable[ChatCompletionToolCall] = (),
         tool_call_id: str | None = None,
         tool_name: str | None = None,
     ) -> Self:
-        message = super().__new__(cls, (role, content))
+        parts = as_parts(content)
+        text = text_of(parts)
+        message = super().__new__(cls, (role, text))
         # The record checks the fields.
-        record = ChatCompletionMessage(role, content, reasoning_content, tuple(tool_calls), tool_call_id, tool_name)
+        record = ChatCompletionMessage(role, text, reasoning_content, tuple(tool_calls), tool_call_id, tool_name)
         for name in ("reasoning_content", "tool_calls", "tool_call_id", "tool_name"):
             object.__setattr__(message, name, getattr(record, name))
+        has_media = any(isinstance(part, ChatMedia) for part in parts)
+        object.__setattr__(message, "parts", tuple(part for part in parts if part) if has_media else ())
         return message
 
     @property
@@ -53,14 +63,30 @@ class ChatMessage(tuple[str, str]):
         return self[1]
 
     def record(self) -> ChatCompletionMessage:
-        """Return the message as requests of `genai.tasks` hold it."""
+        """Return the message as requests of `genai.tasks` hold it; pictures and sound are parts without content."""
         return ChatCompletionMessage(
-            self.role, self.content, self.reasoning_content, self.tool_calls, self.tool_call_id, self.tool_name
+            self.role,
+            None if self.parts else self.content,
+            self.reasoning_content,
+            self.tool_calls,
+            self.tool_call_id,
+            self.tool_name,
+            tuple(
+                ChatCompletionContentPart("text", part) if isinstance(part, str) else ChatCompletionContentPart(IMAGE)
+                for part in self.parts
+            ),
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the message as a mapping for JSON, in the form that is usual for chats; a chat takes it back."""
+        """Return the message as a mapping for JSON, in the form that is usual for chats; a chat takes it back.
+
+        Pictures and sound are there by the paths of their files, or as base64 when they came from memory.
+        """
         values: dict[str, Any] = {"role": self.role, "content": self.content}
+        if self.parts:
+            values["content"] = [
+                {"type": "text", "text": part} if isinstance(part, str) else part.as_dict() for part in self.parts
+            ]
         if self.reasoning_content is not None:
             values["reasoning_content"] = self.reasoning_content
         if self.tool_calls:
@@ -91,7 +117,8 @@ class ChatMessage(tuple[str, str]):
         return f"ChatMessage({self.role!r}, {self.content!r}{extras})" if extras else tuple.__repr__(self)
 
     def __getnewargs_ex__(self) -> tuple[tuple[str, str], dict[str, Any]]:
-        return (self.role, self.content), self._extras()
+        extras = self._extras()
+        return (self.role, extras.pop("parts") or self.content), extras
 
     def __getstate__(self) -> None:
         """Everything is in the arguments."""
@@ -102,11 +129,13 @@ class ChatMessage(tuple[str, str]):
             "tool_calls": self.tool_calls,
             "tool_call_id": self.tool_call_id,
             "tool_name": self.tool_name,
+            "parts": self.parts,
         }
 
 
-Message: TypeAlias = tuple[str, str] | Mapping[str, Any] | ChatCompletionMessage
-"""A pair `(role, content)`, a mapping with these keys (and those of tool calls, where there are some), or a record."""
+Message: TypeAlias = tuple[str, str] | tuple[str, Iterable[GivenPart]] | Mapping[str, Any] | ChatCompletionMessage
+"""A pair `(role, content)`, a mapping with these keys (and those of tool calls, where there are some), or a record.
+Content is a text, or a list of parts where pictures or sound belong to it."""
 
 
 def as_message(given: Any) -> ChatMessage:
@@ -117,8 +146,10 @@ def as_message(given: Any) -> ChatMessage:
         return _of_record(given)
     if isinstance(given, Mapping):
         return _of_mapping(given)
-    if isinstance(given, tuple | list) and len(given) == 2 and all(isinstance(text, str) for text in given):
-        return ChatMessage(*given)
+    if isinstance(given, tuple | list) and len(given) == 2:
+        role, content = given
+        if isinstance(role, str) and isinstance(content, str | list | tuple):
+            return ChatMessage(role, content)
     raise TypeError(f"a message is a pair (role, content) of str, or a mapping with these keys, not {given!r}")
 
 
@@ -144,7 +175,7 @@ def _of_mapping(given: Mapping[str, Any]) -> ChatMessage:
         raise TypeError(f"a message has the keys 'role' and 'content', not {', '.join(map(repr, given))}")
     if content is None and calls:
         content = ""
-    if not isinstance(role, str) or not isinstance(content, str):
+    if not isinstance(role, str) or not isinstance(content, str | list | tuple):
         raise TypeError(f"a message is a pair (role, content) of str, or a mapping with these keys, not {given!r}")
     return ChatMessage(
         role,

@@ -129,7 +129,7 @@ class ChatCompletionSession(Closing):
             raise WinMLError(E_NOT_VALID_STATE, "chat completion", "there are images: set media_encoder first")
         formatted = format_with_images(self._text_session._open().tokenizer, request)
         constraint = _constraint(formatted)
-        segments = media_segments(formatted, media, encoder)
+        segments = media_segments(formatted, lambda place: encoder.encode(media[place]))
         session = self._text_session
         if constraint is None:
             text_stream = session.generate_segments(segments, options, cancellation=cancellation)

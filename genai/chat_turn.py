@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from winml_lite import NotSupportedError, WinMLError
 
+from .cancellation import CancellationLatch
+from .chat_media import format_with_images
 from .chat_message import ChatMessage
+from .chat_parts import ChatMedia
 from .chat_reply import ChatReply, ToolCall, ToolCallStatus, make_reply
 from .codes import E_NOT_VALID_STATE, INVALID_DATA, MODULE_NOT_FOUND, TOO_MANY_CMDS
 from .language_model import Prompt
+from .media_marks import Place
 from .messages import (
     ChatCompletionEventType,
     ChatCompletionRequest,
@@ -30,8 +34,8 @@ from .results import TextGenerationFinishReason, TextGenerationResult, TextGener
 from .tool_calls import TurnSettings
 
 if TYPE_CHECKING:
-    from .cancellation import CancellationLatch
     from .conversation_result import ConversationFormatResult
+    from .media_rows import MediaRows
     from .output_parser import ConversationOutputParser
     from .sequence import SequenceCore
 
@@ -53,18 +57,22 @@ class History(Protocol):
     def remember(self, messages: Sequence[ChatMessage]) -> None:
         """Take the messages of the turn."""
 
+    @property
+    def rows(self) -> MediaRows:
+        """What encodes pictures and sound for the model; NotSupportedError 0x80070032 where nothing does."""
+
 
 class ChatTurn:
     """The state of a turn. One thread at a time drives it; a round may be ended by another one."""
 
     def __init__(
-        self, history: History, text: str, settings: TurnSettings, cancellation: CancellationLatch | None
+        self, history: History, message: ChatMessage, settings: TurnSettings, cancellation: CancellationLatch | None
     ) -> None:
-        """`cancellation` is what also cancels each round."""
+        """`message` is the user's; `cancellation` is what also cancels each round."""
         self.settings = settings
         self._cancellation = cancellation
         self._history = history
-        self._messages = [ChatMessage(ChatRole.USER, text)]
+        self._messages = [message]
         self._rounds: list[TextGenerationResult] = []
         self._answer = self._reasoning = ""
         self._calls: list[ToolCall] = []
@@ -78,14 +86,20 @@ class ChatTurn:
 
     # --- a round ------------------------------------------------------------------------------------------------------
 
-    def make_prompt(self, core: SequenceCore) -> Prompt:
-        """Begin a round."""
-        formatted = _formatted(core, [*self._history.past(), *self._messages], self.settings, self._history)
+    def make_prompt(self, core: SequenceCore, stop: CancellationLatch) -> Prompt:
+        """Begin a round. Pictures and sound that are new are encoded here, unless `stop` comes first: then the
+        generation ends before it needs them.
+        """
+        messages = [*self._history.past(), *self._messages]
+        media = _media(messages)
+        rows = self._history.rows if media else None
+        formatted = _formatted(core, messages, self.settings, self._history)
         self._formatted = formatted
         self._parser = formatted.create_output_parser()
         self._needs_break = self._has_text
         constraint = _constraint(core, formatted, self.settings.tool_choice)
-        return Prompt(list(formatted.token_ids), formatted.additional_stops, formatted, constraint)
+        segments = None if rows is None else rows.segments(formatted, media, stop)
+        return Prompt(list(formatted.token_ids), formatted.additional_stops, formatted, constraint, segments)
 
     def push(self, piece: str) -> str:
         """Take a piece of what the model writes; return what of the answer is certain now."""
@@ -251,6 +265,13 @@ def _malformed(call_id: str, name: str, problem: str) -> tuple[ToolCall, ChatCom
     return call, ChatCompletionToolCall(call_id, name, "{}")
 
 
+def _media(messages: Sequence[ChatMessage]) -> dict[Place, ChatMedia]:
+    """The pictures and sounds of messages."""
+    places = ((message, part) for message, parts in enumerate(messages) for part, _ in enumerate(parts.parts))
+    found = {place: messages[place[0]].parts[place[1]] for place in places}
+    return {place: part for place, part in found.items() if isinstance(part, ChatMedia)}
+
+
 def _formatted(
     core: SequenceCore, messages: list[ChatMessage], settings: TurnSettings, history: History
 ) -> ConversationFormatResult:
@@ -269,7 +290,7 @@ def _formatted(
             enable_thinking=settings.enable_thinking,
         )
         try:
-            formatted = core.tokenizer.format_conversation(request)
+            formatted = format_with_images(core.tokenizer, request)
         except WinMLError as refusal:
             if not hidden and not isinstance(refusal, NotSupportedError):
                 raise

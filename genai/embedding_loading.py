@@ -56,7 +56,7 @@ def load_embedding(
     place = placement(target, provider, provider_options)
     engine = chosen_engine(engine, place)
     options = build_options(context_length, threads, place, adapters)
-    name, path = resolve(source, engine, offline, progress)
+    name, path = resolve(source, engine, offline, progress, ("text-encoder", "text"))
     if path.is_dir() and engine != "ort":
         path = single_gguf(path) or path
     if path.suffix.lower() == ".gguf" and path.is_file():

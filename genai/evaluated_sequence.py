@@ -14,7 +14,7 @@ import numpy.typing as npt
 from winml_lite import WinMLError
 
 from .composition import Composition
-from .segmented_prompt import SegmentedPrompt
+from .segmented_prompt import NOTHING, SegmentedPrompt, Start
 from .speculation import Speculation, step_rows
 
 
@@ -31,6 +31,9 @@ class EvaluatedSequence:
         self.retained: list[int] = []
         self.evaluated = 0
         self.segmented: SegmentedPrompt | None = None
+        self.knows_rows = False
+        """Whether rows that come again as the same objects are the same numbers: whoever makes them never changes
+        them. Else what is in a sequence with rows is not used again."""
         self.speculation: Speculation | None = composition.speculation
 
     @property
@@ -48,8 +51,21 @@ class EvaluatedSequence:
         position = self.composition.position
         return position if self.segmented is None else self.segmented.token_count_at(position)
 
-    def shared_prefix(self, prompt: list[int]) -> int:
-        """Leading tokens of `prompt` that the model has consumed; at least one token is left to evaluate."""
+    def shared_start(self, prompt: list[int], segmented: SegmentedPrompt | None = None) -> Start:
+        """What the model has consumed of a prompt already; at least one token is left to evaluate. `segmented` is the
+        prompt if it has rows.
+        """
+        if not self.composition.keeps_sequence:
+            return NOTHING
+        count = self._shared_prefix(prompt)
+        if self.segmented is None and segmented is None:
+            return Start(count, count)
+        if not self.knows_rows:
+            return NOTHING
+        return (segmented or SegmentedPrompt(())).shared_start(self.segmented, count, self.composition.position)
+
+    def _shared_prefix(self, prompt: list[int]) -> int:
+        """Leading tokens of `prompt` that the model has consumed."""
         limit = min(self.evaluated, len(prompt) - 1)
         for index, (old, new) in enumerate(zip(self.retained[:limit], prompt, strict=False)):
             if old != new:
@@ -82,12 +98,17 @@ class EvaluatedSequence:
             position = 0
         self.evaluated = min(self.evaluated, position)
 
-    def forget_after(self, length: int) -> None:
-        """Have the model forget everything after `length` consumed tokens, or everything when it cannot rewind."""
-        if length and self._rewind(length):
-            self.evaluated = length
-        else:
-            self.forget()
+    def keep(self, start: Start) -> Start:
+        """Have the model forget everything behind the beginning of a sequence, or everything when it cannot rewind;
+        return what it keeps.
+        """
+        composition = self.composition
+        is_there = composition.keeps_sequence and start.position == composition.position
+        if is_there or (start.position and self._rewind(start.position)):
+            self.evaluated = start.tokens
+            return start
+        self.forget()
+        return NOTHING
 
     def forget(self) -> None:
         """Have the model forget everything; `retained` stays."""

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-import weakref
 from collections.abc import Iterable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from winml_lite import ExecutionTarget, MediaEncoder, Runtime, WinMLError
 
 from .cancellation import CancellationSource
 from .checks import index_value, instance_of
 from .closing import Closing
-from .codes import BUSY, E_INVALIDARG
+from .codes import E_INVALIDARG
 from .configuration import TextGenerationConfiguration
+from .drivers import check_undriven, drive
 from .options import TextGenerationOptions
-from .results import TextGenerationResult, TextGenerationSessionState
+from .results import TextGenerationResult
 from .segments import TextGenerationSegment
 from .sequence import SequenceCore
 from .session import TextGenerationSession, run_to_end
@@ -25,9 +25,7 @@ from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from .chat_task import ChatCompletionTask
-
-# The session that drives a pipeline, by the object behind the pipeline's wrappers.
-_sessions: weakref.WeakKeyDictionary[Any, weakref.ref[SequenceCore]] = weakref.WeakKeyDictionary()
+    from .speech_task import AutomaticSpeechRecognitionTask
 
 
 class Factory(Closing):
@@ -95,6 +93,19 @@ class Tasks(Factory):
         self._check_open()
         return ChatCompletionTask(self._runtime, tokenizer, default_text_generation_session)
 
+    def create_automatic_speech_recognition_task(self, tokenizer: Tokenizer) -> AutomaticSpeechRecognitionTask:
+        """A task that writes down speech, with the tokenizer of a speech model."""
+        from .speech_task import AutomaticSpeechRecognitionTask  # texts need no sound
+
+        self._check_open()
+        return AutomaticSpeechRecognitionTask(self._runtime, tokenizer)
+
+    @property
+    def automatic_speech_recognition_factory_interface(self) -> object:
+        """Opaque, only good for comparing."""
+        self._check_open()
+        return self
+
     @property
     def text_generation_factory_interface(self) -> object:
         """Opaque, only good for comparing."""
@@ -157,15 +168,9 @@ class TextGenerationTask(Factory):
         if configuration.tokenizer is not None and configuration.tokenizer is not self._tokenizer:
             raise WinMLError(E_INVALIDARG, "create_session", "the configuration names another tokenizer than the task")
         composition = configuration._compose(self._tokenizer)
-        keys = [pipeline.underlying_object for pipeline in composition.pipelines]
-        for key in keys:
-            present = _sessions.get(key)
-            driver = present() if present is not None else None
-            if driver is not None and driver.state is not TextGenerationSessionState.CLOSED:
-                raise WinMLError(BUSY, "create_session", "another session drives this pipeline: close it first")
+        check_undriven(composition.pipelines)
         core = SequenceCore(composition, copy(self._tokenizer), self._eos_token_ids)
-        for key in keys:
-            _sessions[key] = weakref.ref(core)
+        drive(composition.pipelines, core)
         configuration._mark_consumed()
         return TextGenerationSession(core, configuration)
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from winml_lite import ExecutionTargetKind, NotSupportedError
 
 from .call_fields import CallFields, answer_form_of, call_cancellation, call_options, call_timeout, checked_prompt
-from .cancellation import CancellationSource
-from .codes import E_NOINTERFACE
+from .cancellation import CancellationLatch, CancellationSource
+from .codes import E_NOINTERFACE, NOT_SUPPORTED
 from .model_calls import ModelCalls
 from .results import TextGenerationResult
 from .sequence import SequenceCore
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from .constraint_state import ConstraintCore
     from .conversation_result import ConversationFormatResult
     from .embedding import EmbeddingModel
+    from .media_rows import MediaRows
+    from .segments import TextGenerationSegment
     from .tool_calls import ChatFields
 
 
@@ -43,9 +45,12 @@ class Prompt:
     """The conversation behind it, if there is one."""
     constraint: ConstraintCore | None = None
     """What it asks of the answer, if nothing else does."""
+    segments: Sequence[TextGenerationSegment] | None = None
+    """The tokens with the rows of pictures and sound between them."""
 
 
-MakePrompt = Callable[[SequenceCore], Prompt]
+MakePrompt = Callable[[SequenceCore, CancellationLatch], Prompt]
+"""Makes a prompt, in what time it needs; the latch stops it."""
 
 
 class LanguageModel(ModelCalls):
@@ -74,6 +79,34 @@ class LanguageModel(ModelCalls):
         self._turnstile = Turnstile()
         self._make_embedder = make_embedder
         self._embedder: EmbeddingModel | None = None
+        self._rows: MediaRows | None = None
+
+    def _see(self, rows: MediaRows) -> None:
+        """Take pictures and sound in chats from now on."""
+        self._rows = rows
+        self._open().knows_rows = True
+        self._closes.append(rows.close)
+
+    def _media_rows(self) -> MediaRows:
+        """Return what encodes pictures and sound."""
+        self._open()
+        if self._rows is None:
+            text = f"{self.name} was loaded without an encoder for pictures and sound; give its projector file "
+            text += "(mmproj, a .gguf file), if there is one: genai.load(..., projector=...)"
+            if self.engine != "llama.cpp":
+                text = f"{self.name} runs on {self.engine}; chats with pictures and sound need a GGUF model"
+            raise NotSupportedError(NOT_SUPPORTED, "chat", text)
+        return self._rows
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether chats take pictures: it was loaded with a projector for them."""
+        return self._rows is not None and self._rows.takes_images
+
+    @property
+    def takes_audio(self) -> bool:
+        """Whether chats take sound: it was loaded with a projector for it."""
+        return self._rows is not None and self._rows.takes_audio
 
     def _open(self) -> SequenceCore:
         if self._core is None:
@@ -147,20 +180,41 @@ class LanguageModel(ModelCalls):
                 self._turnstile.enter(turn, timeout)
             core = self._open()
             core.recover()
-            prompt = make_prompt(core)
+            prompt = self._prompt(make_prompt, core, turn, source)
             if prompt.stops:
                 options = replace(options, stop=(*options.stop, *prompt.stops))
             constraint = prompt.constraint
             if form is not None:
                 constraint = form.constraint(core.tokenizer.underlying_object, prompt.formatted)
-            loop = core.start(prompt.token_ids, options, CancellationSource(), constraint)
+            if prompt.segments is None:
+                loop = core.start(prompt.token_ids, options, CancellationSource(), constraint)
+            else:
+                loop = core.start_segments(prompt.segments, options, CancellationSource(), constraint)
             operation = Operation(loop, self._turnstile, turn, on_end, source)
-            turn.stop = turn.stop or operation.stop
+            if given is None:
+                turn.stop = operation.stop
             self._open()  # close() in another thread has seen the operation by now, or is seen here
             return TextStream(operation)
         except BaseException:
             self._turnstile.leave(turn)
             raise
+
+    def _prompt(
+        self, make_prompt: MakePrompt, core: SequenceCore, turn: Turn, source: CancellationLatch | None
+    ) -> Prompt:
+        """Make a prompt. Closing the model, ending the turn and the caller's source stop what takes long in it."""
+        stop = turn.latch
+        turn.stop = turn.stop or stop.cancel
+        if source is not None:
+            source.on_cancel(stop.cancel)
+            if source.is_canceled:
+                stop.cancel()
+        try:
+            self._open()  # close() in another thread has seen how to stop this by now, or is seen here
+            return make_prompt(core, stop)
+        finally:
+            if source is not None:
+                source.off_cancel(stop.cancel)
 
     def generate(self, prompt: str | Iterable[int], **fields: Unpack[CallFields]) -> TextGenerationResult:
         """Continue the raw text `prompt` (or token ids) and return the result; takes what `stream` takes.
@@ -248,7 +302,7 @@ class LanguageModel(ModelCalls):
 def _text_prompt(prompt: str | Iterable[int]) -> MakePrompt:
     given = checked_prompt(prompt)
 
-    def make_prompt(core: SequenceCore) -> Prompt:
+    def make_prompt(core: SequenceCore, _: CancellationLatch) -> Prompt:
         return Prompt(core.tokenizer.encode(given) if isinstance(given, str) else given)
 
     return make_prompt

@@ -38,6 +38,7 @@ from .model_source import (
     build_options,
     check_engine,
     chosen_engine,
+    projector_path,
     resolve,
     single_gguf,
 )
@@ -58,6 +59,7 @@ class LoadOptions(BuildOptions):
 
     speculation: SpeculationOptions | None = None
     chat_template: str | None = None
+    projector: str | None = None
 
 
 def load(
@@ -70,6 +72,7 @@ def load(
     provider: str | None = None,
     provider_options: Mapping[str, str] | None = None,
     adapters: Iterable[Adapter] = (),
+    projector: str | os.PathLike[str] | None = None,
     chat_template: str | None = None,
     speculation: Drafter | None = None,
     draft: str | os.PathLike[str] | LanguageModel | None = None,
@@ -94,6 +97,8 @@ def load(
         provider has, or does not load. Operators that the provider lacks run on the CPU.
     provider_options: options of that provider, texts by name.
     adapters: LoRA adapters of a GGUF model, each a `.gguf` file or a pair (file, scale); the scale is 1 else.
+    projector: the projector file of a GGUF model that sees or hears (often named mmproj, a `.gguf` file published with
+        it): chats then take `images=` and `audio=`. Nothing is looked for that is not named here.
     chat_template: source of a Jinja template for chats, in place of the model's own: for a model that has none, or one
         that shows no tools.
     speculation: "lookup" drafts what followed earlier in the text, "predictor" what the model's own predictor says
@@ -115,7 +120,15 @@ def load(
     kind = None if isinstance(target, DeviceInfo) else target
     load_draft = partial(load, threads=threads, target=kind, offline=offline, progress=progress)
     speculative = speculation_options(speculation, draft, draft_tokens, load_draft)
-    options = LoadOptions(built.context_length, built.threads, place, built.adapters, speculative, chat_template)
+    options = LoadOptions(
+        built.context_length,
+        built.threads,
+        place,
+        built.adapters,
+        speculative,
+        chat_template,
+        None if projector is None else projector_path(projector),
+    )
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
         return _load_folder(name, path, engine, options)
@@ -151,13 +164,22 @@ def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
         pipeline = builder.build()
     endpoints = Endpoints(pipeline, stage, 0, stage, 0)
     tokenizer = Tokenizer.from_file(path, chat_template=options.chat_template)
-    return _assemble(name, "llama", path, tokenizer, (runtime, endpoints, stage), options)
+    language_model = _assemble(name, "llama", path, tokenizer, (runtime, endpoints, stage), options)
+    if options.projector is not None:
+        from .media_rows import open_projector  # most models only read
+
+        try:
+            language_model._see(open_projector(runtime, stage, options.projector))
+        except BaseException:
+            language_model.close()
+            raise
+    return language_model
 
 
 def _load_pipeline(name: str, folder: Path, pipeline: DecoderPipeline, options: LoadOptions) -> LanguageModel:
     from .pipeline_folder import assemble_pipeline  # most models are one graph
 
-    _refuse_adapters(folder, options)
+    _refuse_gguf_options(folder, options)
     runtime = Runtime()
     assembly = assemble_pipeline(runtime, pipeline, options.placement.make_target(runtime))
     settings = read_settings(folder)
@@ -172,15 +194,15 @@ def _load_pipeline(name: str, folder: Path, pipeline: DecoderPipeline, options: 
     return _assemble(name, "ort", folder, tokenizer, (runtime, endpoints, state_owner), options)
 
 
-def _refuse_adapters(path: Path, options: LoadOptions) -> None:
-    if options.adapters:
-        raise WinMLError(
-            NOT_SUPPORTED, "genai.load", f"{path} is an ONNX model; LoRA adapters go with GGUF models only"
-        )
+def _refuse_gguf_options(path: Path, options: LoadOptions) -> None:
+    for what, given in (("LoRA adapters go", options.adapters), ("a projector goes", options.projector)):
+        if given:
+            text = f"{path} is an ONNX model; {what} with GGUF models only"
+            raise WinMLError(NOT_SUPPORTED, "genai.load", text)
 
 
 def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> LanguageModel:
-    _refuse_adapters(file, options)
+    _refuse_gguf_options(file, options)
     runtime = Runtime()
     with runtime.load_model(file) as model:
         wiring = wire_decoder(model, file)  # first: a file that is no decoder needs no tokenizer

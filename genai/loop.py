@@ -22,6 +22,7 @@ from .results import (
     TextGenerationUpdate,
     TokenLogprob,
 )
+from .segmented_prompt import Start
 from .stopping import StopText
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class GenerationLoop:
         self._latch = cancellation.latch
         self._restore = restore
         self._prompt_token_count = len(core.retained)
-        self.start_position = core.evaluated
+        self.start = Start(core.evaluated, core.evaluated)
+        """What was consumed of the prompt before."""
         self._row_cell_count = core.row_cell_count
         self._capacity = core.capacity - self._row_cell_count if core.capacity else None
         self._selector = make_selector(core, options)
@@ -92,7 +94,7 @@ class GenerationLoop:
     @property
     def reused_token_count(self) -> int:
         """Prompt tokens that were not evaluated again."""
-        return self.start_position
+        return self.start.tokens + self.start.cells
 
     def read_next(self) -> TextGenerationUpdate | None:
         """Return the next update, None at the end and ever after. Failures of the model end the generation, they are
@@ -235,9 +237,9 @@ class GenerationLoop:
         if tail:
             self._fragments.append(tail)
         evaluated = min(self._core.evaluated, self._prompt_token_count)
-        self._prompt_evaluated = max(evaluated - self.start_position, 0)
+        self._prompt_evaluated = max(evaluated - self.start.tokens, 0)
         if evaluated == self._prompt_token_count:  # the last of a prompt are tokens, so its rows are behind
-            self._prompt_evaluated += self._row_cell_count
+            self._prompt_evaluated += self._row_cell_count - self.start.cells
         if self._constraint is not None:
             self._is_complete = not self._has_stop_match() and self._constraint.is_whole(len(self._token_ids))
         self._reason = reason
@@ -251,7 +253,7 @@ class GenerationLoop:
         self._evaluation.settle()
         if self._constraint is not None:
             self._constraint.release(self)
-        ran = core.evaluated > self.start_position or bool(self._token_ids)  # a state that starts over is at 0
+        ran = core.evaluated > self.start.tokens or bool(self._token_ids)  # a state that starts over is at 0
         core.finished(self, ran, self._reason is Reason.ERROR, self._restore)
 
     def _has_stop_match(self) -> bool:

@@ -12,7 +12,7 @@ from winml_lite import WinMLError
 
 from .adapters import Adapter, adapter_pairs
 from .checks import index_value
-from .codes import E_INVALIDARG, NOT_SUPPORTED
+from .codes import E_INVALIDARG, FILE_NOT_FOUND, NOT_SUPPORTED
 from .placement import Placement
 
 Engine = Literal["llama", "ort"]
@@ -59,9 +59,17 @@ def chosen_engine(engine: Engine | None, placement: Placement) -> Engine | None:
 
 
 def resolve(
-    source: str | os.PathLike[str], engine: Engine | None, offline: bool, progress: Progress | None
+    source: str | os.PathLike[str],
+    engine: Engine | None,
+    offline: bool,
+    progress: Progress | None,
+    kinds: tuple[str, ...] = ("text",),
 ) -> tuple[str, Path]:
-    """Return the model's name and its file or folder. An existing path wins over an equal catalog name."""
+    """Return the model's name and its file or folder. An existing path wins over an equal catalog name.
+
+    kinds: those of the catalog that can be loaded; another one is refused with what loads it, and so is a folder that
+    can be told to be of another kind.
+    """
     text = os.fspath(source)
     if not isinstance(text, str):
         raise TypeError(f"source must be a path or a name, not {type(source).__name__}")
@@ -69,10 +77,23 @@ def resolve(
         raise ValueError("source must not be empty")
     path = Path(text)
     if path.exists():
+        if "speech" not in kinds and (path / "whisper.json").is_file():
+            mend = f"it recognises speech: load it with genai.load_speech({text!r})"
+            raise WinMLError(E_INVALIDARG, "genai.load", f"{path} is no model of this kind; {mend}")
         return path.stem if path.is_file() else path.resolve().name, path
     from .named_models import fetch  # a path needs neither the catalog nor downloads
 
-    return fetch(source, engine, offline, progress)
+    return fetch(source, engine, offline, progress, kinds)
+
+
+def projector_path(given: str | os.PathLike[str]) -> str:
+    """Check the path of a projector, before a model is loaded that may take minutes: 0x80070002 for no such file."""
+    path = os.fspath(given)
+    if not isinstance(path, str):
+        raise TypeError(f"projector must be a path, not {type(given).__name__}")
+    if not os.path.isfile(path):
+        raise WinMLError(FILE_NOT_FOUND, "genai.load", f"there is no projector file {path!r}")
+    return path
 
 
 def check_engine(path: Path, own: Engine, wanted: Engine | None) -> None:

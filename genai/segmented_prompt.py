@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from winml_lite import (
     ExecutionTarget,
@@ -72,6 +73,20 @@ class SegmentInput:
 
 
 @dataclass(frozen=True, slots=True)
+class Start:
+    """How much of a prompt the model has consumed already."""
+
+    tokens: int = 0
+    position: int = 0
+    """How the stage counts it."""
+    cells: int = 0
+    """What the rows in it take of the capacity."""
+
+
+NOTHING = Start()
+
+
+@dataclass(frozen=True, slots=True)
 class _Rows:
     """Embedding rows, and where they are: behind `token_count` tokens of the prompt, at `position`."""
 
@@ -83,6 +98,11 @@ class _Rows:
     @property
     def end(self) -> int:
         return self.position + self.layout.position_count
+
+    def is_same(self, other: _Rows) -> bool:
+        """Whether these are the same objects in the same place."""
+        same_rows = self.tensor is other.tensor and self.layout is other.layout
+        return same_rows and self.token_count == other.token_count
 
 
 class SegmentedPrompt:
@@ -111,6 +131,25 @@ class SegmentedPrompt:
         """Return how many tokens are consumed at a position of the stage."""
         before = [rows for rows in self.rows if rows.end <= position]
         return position - sum(rows.layout.position_count for rows in before)
+
+    def shared_start(self, other: SegmentedPrompt | None, token_count: int, position: int) -> Start:
+        """Return the beginning that this prompt has in common with `other` (None: it has no rows).
+
+        `token_count` leading tokens are the same, and the model has consumed up to `position`. Tokens behind rows that
+        differ do not count.
+        """
+        theirs = other.rows if other is not None else []
+        shared: list[_Rows] = []
+        for mine, its in zip_longest(self.rows, theirs):
+            at = min(rows.token_count for rows in (mine, its) if rows is not None)
+            if at > token_count:
+                break
+            if mine is None or its is None or not mine.is_same(its) or its.end > position:
+                token_count = at
+                break
+            shared.append(mine)
+        advance = sum(rows.layout.position_count for rows in shared)
+        return Start(token_count, token_count + advance, sum(rows.layout.sequence_cell_count for rows in shared))
 
     def next_rows(self, position: int) -> _Rows | None:
         """Return the first rows that are not consumed at a position of the stage, None behind the last."""

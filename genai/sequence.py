@@ -24,7 +24,7 @@ from .results import (
     TextGenerationSequenceState,
     TextGenerationSessionState,
 )
-from .segmented_prompt import SegmentedPrompt
+from .segmented_prompt import SegmentedPrompt, Start
 from .segments import TextGenerationSegment
 from .start_checks import check_capacity, check_ids, check_means, check_segments, check_startable
 from .tokenizer import Tokenizer
@@ -42,8 +42,8 @@ class _Beginning:
 
     token_ids: list[int]
     """The sequence that it goes on from."""
-    kept: int
-    """How many of them stay consumed."""
+    start: Start
+    """What of it stays consumed."""
     restore: list[int] | None = None
     """The sequence before a continue."""
     segmented: SegmentedPrompt | None = None
@@ -63,6 +63,11 @@ class SequenceCore(EvaluatedSequence):
         self.state = State.EMPTY
         self._operation: GenerationLoop | None = None
         self.feed.prepare()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the pipelines were given back."""
+        return self.state is State.CLOSED
 
     @property
     def is_unusable(self) -> bool:
@@ -117,7 +122,7 @@ class SequenceCore(EvaluatedSequence):
         check_capacity(len(prompt), self.capacity, options)
         self.composition.check_prompt(len(prompt))
         self._check_position()
-        return self._begin(_Beginning(prompt, self.shared_prefix(prompt)), options, cancellation, constraint)
+        return self._begin(_Beginning(prompt, self.shared_start(prompt)), options, cancellation, constraint)
 
     def start_segments(
         self,
@@ -126,8 +131,9 @@ class SequenceCore(EvaluatedSequence):
         cancellation: CancellationSource,
         constraint: ConstraintCore | None = None,
     ) -> GenerationLoop:
-        """`start` with a prompt of token ids and embedding rows; tokens come last. Nothing of it is used again later.
+        """`start` with a prompt of token ids and embedding rows; tokens come last.
 
+        The common beginning is not evaluated again where the core `knows_rows`; else nothing of it is used again.
         Beside the errors of `start`, 0x80070032 where the composition takes no rows, and 0x80070057 for a tensor and a
         layout that are not a pair, or not for this stage.
         """
@@ -140,7 +146,7 @@ class SequenceCore(EvaluatedSequence):
         check_means(self.composition, options, constraint)
         check_capacity(len(prompt.token_ids) + prompt.cell_count, self.capacity, options)
         self._check_position()
-        beginning = _Beginning(prompt.token_ids, 0, segmented=prompt)
+        beginning = _Beginning(prompt.token_ids, self.shared_start(prompt.token_ids, prompt), segmented=prompt)
         return self._begin(beginning, options, cancellation, constraint)
 
     def resume(
@@ -166,7 +172,8 @@ class SequenceCore(EvaluatedSequence):
         check_means(self.composition, options, constraint)
         check_capacity(len(self.retained) + len(suffix), self.capacity, options)
         self._check_position()
-        beginning = _Beginning([*self.retained, *suffix], self.evaluated, self.retained)
+        start = Start(self.evaluated, self.composition.position)
+        beginning = _Beginning([*self.retained, *suffix], start, self.retained)
         return self._begin(beginning, options, cancellation, constraint)
 
     def _begin(
@@ -178,17 +185,12 @@ class SequenceCore(EvaluatedSequence):
     ) -> GenerationLoop:
         """Open an operation. The model forgets what it has consumed beyond the beginning once nothing else can fail."""
         retained, evaluated, segmented = self.retained, self.evaluated, self.segmented
-        can_reuse = self.composition.keeps_sequence and segmented is None and beginning.segmented is None
         operation = None
         try:
-            self.retained, self.evaluated = beginning.token_ids, beginning.kept
+            self.retained, self.evaluated = beginning.token_ids, beginning.start.tokens
             self.segmented = beginning.segmented
             operation = GenerationLoop(self, options, cancellation, beginning.restore, constraint)
-            if not can_reuse:
-                self.forget()
-            elif beginning.kept < evaluated:
-                self.forget_after(beginning.kept)
-            operation.start_position = self.evaluated
+            operation.start = self.keep(beginning.start)
             self.feed.begin()
             self._operation, self.state = operation, State.ACTIVE
             return operation

@@ -1,4 +1,6 @@
-"""Text generation by the names of `windowsml.tasks`: the long road, sessions bound to their thread (genai §0.2)."""
+"""Text generation and speech recognition by the names of `windowsml.tasks`: the long road, sessions bound to their
+thread (genai §0.2).
+"""
 
 from __future__ import annotations
 
@@ -55,9 +57,48 @@ from .results import (
 from .segments import TextGenerationSegment, TextGenerationSegmentKind
 from .session import TextGenerationSession
 from .speculative_statistics import TextGenerationSpeculativeMethod, TextGenerationSpeculativeStatistics
+from .speech_configuration import (
+    AutomaticSpeechRecognitionConfiguration,
+    WhisperAutomaticSpeechRecognitionBindings,
+)
+from .speech_live import (
+    AutomaticSpeechRecognitionLiveInput,
+    AutomaticSpeechRecognitionLiveTranscription,
+)
+from .speech_results import (
+    AutomaticSpeechRecognitionChunkAcceptance,
+    AutomaticSpeechRecognitionFinishReason,
+    AutomaticSpeechRecognitionReadStatus,
+    AutomaticSpeechRecognitionResult,
+    AutomaticSpeechRecognitionSessionState,
+    AutomaticSpeechRecognitionUpdate,
+    AutomaticSpeechRecognitionWaveformMetadata,
+)
+from .speech_session import (
+    AutomaticSpeechRecognitionSession,
+)
+from .speech_stream import (
+    AutomaticSpeechRecognitionStream,
+)
+from .speech_task import (
+    AutomaticSpeechRecognitionTask,
+)
 from .stream import TextGenerationStream
 
 __all__ = [
+    "AutomaticSpeechRecognitionChunkAcceptance",
+    "AutomaticSpeechRecognitionConfiguration",
+    "AutomaticSpeechRecognitionFinishReason",
+    "AutomaticSpeechRecognitionLiveInput",
+    "AutomaticSpeechRecognitionLiveTranscription",
+    "AutomaticSpeechRecognitionReadStatus",
+    "AutomaticSpeechRecognitionResult",
+    "AutomaticSpeechRecognitionSession",
+    "AutomaticSpeechRecognitionSessionState",
+    "AutomaticSpeechRecognitionStream",
+    "AutomaticSpeechRecognitionTask",
+    "AutomaticSpeechRecognitionUpdate",
+    "AutomaticSpeechRecognitionWaveformMetadata",
     "CancellationSource",
     "ChatCompletionContentPart",
     "ChatCompletionContinuation",
@@ -109,4 +150,5 @@ __all__ = [
     "TextGenerationUpdate",
     "TokenConstraint",
     "TokenLogprob",
+    "WhisperAutomaticSpeechRecognitionBindings",
 ]

@@ -17,6 +17,7 @@ from typing import Final
 
 from winml_lite import WinMLError
 
+from .cancellation import CancellationLatch
 from .codes import E_NOT_VALID_STATE
 
 forks: Final = [0]
@@ -52,10 +53,12 @@ def inside(turn: Turn | None) -> Iterator[None]:
 class Turn:
     """A call's place in the queue of a model. The thread that makes it is the one that waits."""
 
-    __slots__ = ("_may_go", "is_ending", "stop", "thread")
+    __slots__ = ("_may_go", "is_ending", "latch", "stop", "thread")
 
     def __init__(self) -> None:
         self.thread = threading.current_thread()
+        self.latch = CancellationLatch()
+        """Stops what is done in the turn before there is a stream."""
         self.stop: Callable[[], object] | None = None
         """Has what the turn is used for end soon, from any thread and without waiting for it."""
         self.is_ending = False

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import encoder_models, gguf_models, hybrid_models, lora_adapters, projector_models
+from . import encoder_models, gguf_models, hybrid_models, lora_adapters, media_models, projector_models
 from .gguf_models import RANDOM_SHAPE, SENTENCE, vocabulary_metadata
 from .gguf_writer import Tensors, write_gguf, write_shards
 from .other_vocabularies import OTHER_KINDS, other_vocabulary_metadata
@@ -29,6 +29,8 @@ __all__ = [
     "encoder_onnx",
     "gemma3_gguf",
     "hybrid_gguf",
+    "media_gguf",
+    "media_projector_gguf",
     "projector_gguf",
     "qwen2vl_gguf",
     "random_gguf",
@@ -102,6 +104,24 @@ def projector_gguf(folder: Folder, kind: str = "gemma3", row_length: int = RANDO
         "qwen2a": projector_models.qwen2a_projector,
     }
     return _decoder(folder, f"projector-{kind}-{row_length}.gguf", lambda: models[kind](row_length))
+
+
+def media_gguf(folder: Folder, architecture: str = "llama") -> Path:
+    """Build `media-<architecture>.gguf` (0.3 MB): says what the last picture or sound was, see `media_models.py`;
+    `"llama"` or `"qwen2vl"`."""
+    return _decoder(folder, f"media-{architecture}.gguf", lambda: media_models.media_decoder(architecture))
+
+
+def media_projector_gguf(folder: Folder, kind: str = "gemma3") -> Path:
+    """Build the projector of that model: `"gemma3"` and `"qwen2vl"` (for the decoder of that name) for pictures,
+    `"qwen2a"` for sound, `"both"` for pictures and sound."""
+    models = {
+        "gemma3": media_models.seeing_gemma3_projector,
+        "qwen2vl": media_models.seeing_qwen2vl_projector,
+        "qwen2a": media_models.hearing_projector,
+        "both": media_models.seeing_and_hearing_projector,
+    }
+    return _decoder(folder, f"media-projector-{kind}.gguf", models[kind])
 
 
 def sharded_gguf(folder: Folder) -> Path:
@@ -201,6 +221,8 @@ RECIPES: dict[str, Callable[[Folder], Path]] = {
     "hybrid-gguf": hybrid_gguf,
     "qwen2vl-gguf": qwen2vl_gguf,
     "projector-gguf": projector_gguf,
+    "media-gguf": media_gguf,
+    "media-projector-gguf": media_projector_gguf,
     "adapter-gguf": adapter_gguf,
     "encoder-gguf": encoder_gguf,
     "encoder-onnx": encoder_onnx,

@@ -21,9 +21,21 @@ if TYPE_CHECKING:
     from .fence import Fence
     from .files.gguf import GgufFile
     from .llama_extensions import LlamaStageOptions
+    from .media.options import (
+        AudioTensorOptions,
+        ImageFormat,
+        ImageResizeMode,
+        ImageTensorOptions,
+        TensorChannelOrder,
+        TensorLayout,
+        TensorNormalization,
+        TensorQuantization,
+        TensorQuantizationMode,
+        VideoFrameMetadata,
+    )
     from .media_encoder import MediaEncoder, SequenceSegmentLayout
     from .model import Model, ModelSchema, OrtModelSchema
-    from .onnx_description import ExternalData, OnnxDescription, describe_onnx
+    from .onnx_description import ExternalData, OnnxDescription, OnnxPort, describe_onnx
     from .ort_extensions import OrtNamedBindings, OrtStageDiagnostics, OrtStageOptions
     from .ort_format import save_as_ort
     from .pipeline import Pipeline
@@ -53,6 +65,7 @@ if TYPE_CHECKING:
     from .vocabulary import Vocabulary
 
 __all__ = [
+    "AudioTensorOptions",
     "CompileOutputSink",
     "CompiledModelForm",
     "D3D12BufferBinding",
@@ -64,6 +77,9 @@ __all__ = [
     "ExternalData",
     "Fence",
     "GgufFile",
+    "ImageFormat",
+    "ImageResizeMode",
+    "ImageTensorOptions",
     "LlamaStageOptions",
     "MediaEncoder",
     "Model",
@@ -72,6 +88,7 @@ __all__ = [
     "ModelSchema",
     "NotSupportedError",
     "OnnxDescription",
+    "OnnxPort",
     "OrtModelSchema",
     "OrtNamedBindings",
     "OrtStageDiagnostics",
@@ -96,11 +113,17 @@ __all__ = [
     "SymbolicDimensionOverrides",
     "Tensor",
     "TensorAccessMode",
+    "TensorChannelOrder",
     "TensorDataLock",
     "TensorDataType",
+    "TensorLayout",
     "TensorLockFlags",
     "TensorLockMode",
+    "TensorNormalization",
+    "TensorQuantization",
+    "TensorQuantizationMode",
     "TokenTensorOptions",
+    "VideoFrameMetadata",
     "Vocabulary",
     "WinMLError",
     "describe_onnx",
@@ -109,6 +132,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "AudioTensorOptions": ".media.options",
     "CompileOutputSink": ".compiled_sink",
     "CompiledModelForm": ".values",
     "D3D12BufferBinding": ".values",
@@ -120,6 +144,9 @@ _MODULES = {
     "ExternalData": ".onnx_description",
     "Fence": ".fence",
     "GgufFile": ".files.gguf",
+    "ImageFormat": ".media.options",
+    "ImageResizeMode": ".media.options",
+    "ImageTensorOptions": ".media.options",
     "LlamaStageOptions": ".llama_extensions",
     "MediaEncoder": ".media_encoder",
     "Model": ".model",
@@ -128,6 +155,7 @@ _MODULES = {
     "ModelSchema": ".model",
     "NotSupportedError": ".errors",
     "OnnxDescription": ".onnx_description",
+    "OnnxPort": ".onnx_description",
     "OrtModelSchema": ".model",
     "OrtNamedBindings": ".ort_extensions",
     "OrtStageDiagnostics": ".ort_extensions",
@@ -152,11 +180,17 @@ _MODULES = {
     "SymbolicDimensionOverrides": ".dimensions",
     "Tensor": ".tensor",
     "TensorAccessMode": ".values",
+    "TensorChannelOrder": ".media.options",
     "TensorDataLock": ".data_lock",
     "TensorDataType": ".values",
+    "TensorLayout": ".media.options",
     "TensorLockFlags": ".values",
     "TensorLockMode": ".values",
+    "TensorNormalization": ".media.options",
+    "TensorQuantization": ".media.options",
+    "TensorQuantizationMode": ".media.options",
     "TokenTensorOptions": ".values",
+    "VideoFrameMetadata": ".media.options",
     "Vocabulary": ".vocabulary",
     "WinMLError": ".errors",
     "describe_onnx": ".onnx_description",

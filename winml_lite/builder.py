@@ -170,7 +170,10 @@ def _build(core: BuilderCore) -> PipelineCore:
     for edge in core.edges + core.feedback:
         _check_edge(edge, executors[edge.source], executors[edge.target])
     for stage, executor in executors.items():
-        _bind_recorded(stage, executor)
+        try:
+            _bind_recorded(stage, executor)
+        except WinMLError as error:
+            raise recast(error, f"{_BUILD}, {stage.debug_name}") from error.__cause__
     gate = Gate()
     for stage, executor in executors.items():
         stage.adopt(executor, gate)
@@ -254,9 +257,7 @@ def _bind_recorded(stage: StageCore, executor: StageExecutor) -> None:
         ("outputs", stage.outputs, len(executor.outputs)),
     ):
         if any(index >= count for index in indices):
-            raise WinMLError(
-                E_INVALIDARG, _BUILD, f"{stage.debug_name} has {count} {side}, index {max(indices)} is none of them"
-            )
+            raise WinMLError(E_INVALIDARG, "", f"there are {count} {side}, index {max(indices)} is none of them")
     for index, storage in stage.inputs.items():
         if index not in stage.seed_inputs:
             executor.bind_input(index, storage)

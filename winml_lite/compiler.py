@@ -100,9 +100,10 @@ class ModelCompiler(Closeable[TargetCore]):
         the folder of the artifact, relative to which it is read. Without such initializers it is not made.
 
         0x80070032 for a source that is no `.onnx` model, for a form that the target does not support, and for a model
-        of which its provider compiles nothing; 0x80070057 for a path of the source itself, for weights in another
-        folder, for options of another target, and when a provider finds a free extent; 0x80070003 without the folder;
-        0x80070070 when the disk is full; 0x80070490 without the provider or the device.
+        of which its provider compiles nothing; 0x80070057 for a path of the source itself or with the extension of
+        another format, for weights in another folder, for options of another target, and when a provider finds a free
+        extent; 0x80070003 without the folder; 0x80070070 when the disk is full; 0x80070490 without the provider or the
+        device.
         """
         core = self._core
         context = f"{_COMPILE}ToFile"
@@ -110,6 +111,9 @@ class ModelCompiler(Closeable[TargetCore]):
         path = path_value(artifact_path, "artifact_path")
         if not path:
             raise ValueError("artifact_path must not be empty")
+        if path.lower().endswith((".ort", ".gguf")):
+            text = f"{path}: the result is an ONNX model; name it .onnx, or use save_as_ort"
+            raise WinMLError(E_INVALIDARG, context, text)
         if form is not None and options is not None:
             raise ValueError("give form or options, not both; options.form sets the form")
         weights = (

@@ -28,11 +28,18 @@ class Encoding(Protocol):
     """What stands behind an encoder."""
 
     @property
-    def media(self) -> Descriptor:
-        """What it takes."""
+    def media(self) -> tuple[Descriptor, ...]:
+        """What it takes: one of these."""
+
+    @property
+    def sample_rate(self) -> int | None:
+        """Samples per second of sound, None where that is not known or it takes none."""
 
     def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
         """Return rows and how the decoder takes them."""
+
+    def abort(self) -> None:
+        """Make an encoding that another thread is in fail soon."""
 
 
 class PipelineEncoding:
@@ -46,10 +53,12 @@ class PipelineEncoding:
         if output not in stage.outputs:
             stage.request_output(output)
 
+    sample_rate: int | None = None
+
     @property
-    def media(self) -> Descriptor:
+    def media(self) -> tuple[Descriptor, ...]:
         stage, index = self._entry
-        return stage.built(_ENCODE).inputs[index]
+        return (stage.built(_ENCODE).inputs[index],)
 
     def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
         stage, index = self._entry
@@ -61,6 +70,9 @@ class PipelineEncoding:
         source, output = self._exit
         rows = source.output(output)
         return rows, plan_of_rows(rows.shape[-2] if len(rows.shape) > 1 else 0)
+
+    def abort(self) -> None:
+        self._pipeline.cancel()
 
 
 class EncoderCore:
@@ -144,7 +156,17 @@ class MediaEncoder(Closeable[EncoderCore]):
         A projector for images takes UINT8 (1, height, width, 3), red, green, blue; one for sound takes FLOAT32
         (1, samples) at its own rate.
         """
+        return self._core.encoding.media[0]
+
+    @property
+    def media_tensor_descs(self) -> tuple[Descriptor, ...]:
+        """All that it takes: one of these. Some projectors take images and sound."""
         return self._core.encoding.media
+
+    @property
+    def sample_rate(self) -> int | None:
+        """Samples per second of the sound that a projector takes; None for images and for pipelines."""
+        return self._core.encoding.sample_rate
 
     @property
     def embedding_length(self) -> int:
@@ -161,7 +183,7 @@ class MediaEncoder(Closeable[EncoderCore]):
         """Return the embedding rows of `media`, FLOAT32 (rows, embedding_length) or (1, rows, embedding_length).
 
         With `embeddings`, of exactly that shape, the rows are copied there and that object is returned; when encoding
-        fails it is left as it was. Media that do not match `media_tensor_desc` are 0x80070057; a second call at the
+        fails it is left as it was. Media that match none of `media_tensor_descs` are 0x80070057; a second call at the
         same time is 0x800700AA. Tensor and layout belong together: pass both to `bind_embedding_segment`.
         """
         core = self._core
@@ -171,6 +193,12 @@ class MediaEncoder(Closeable[EncoderCore]):
         tensor = Tensor(rows, core.stage.runtime) if embeddings is None else embeddings
         return tensor, SequenceSegmentLayout(layout)
 
+    def abort(self) -> None:
+        """Make an `encode` that another thread is in fail with 0x800704C7: a projector stops behind the present piece
+        (30 seconds of sound, a tile of an image), a pipeline where its engine can.
+        """
+        self._core.encoding.abort()
+
 
 def _storage(tensor: Tensor, name: str) -> Storage:
     if not isinstance(tensor, Tensor):
@@ -178,15 +206,25 @@ def _storage(tensor: Tensor, name: str) -> Storage:
     return tensor._core
 
 
-def _check_media(media: Storage, wanted: Descriptor) -> None:
-    data_type, extents = wanted
-    fits = media.data_type is data_type and len(media.shape) == len(extents)
-    for have, want in zip(media.shape, extents, strict=False):
-        fits = fits and (have > 0 if want in (0, FREE_DIMENSION) else have == want)
-    if not fits:
-        shape = ", ".join("any" if extent in (0, FREE_DIMENSION) else str(extent) for extent in extents)
-        text = f"this encoder takes {data_type.name} [{shape}], not {media.data_type.name} {list(media.shape)}"
+def _check_media(media: Storage, wanted: tuple[Descriptor, ...]) -> None:
+    if not any(_fits(media, descriptor) for descriptor in wanted):
+        takes = " or ".join(map(_wanted_text, wanted))
+        text = f"this encoder takes {takes}, not {media.data_type.name} {list(media.shape)}"
         raise WinMLError(E_INVALIDARG, _ENCODE, text)
+
+
+def _fits(media: Storage, wanted: Descriptor) -> bool:
+    data_type, extents = wanted
+    if media.data_type is not data_type or len(media.shape) != len(extents):
+        return False
+    pairs = zip(media.shape, extents, strict=True)
+    return all(have > 0 if want in (0, FREE_DIMENSION) else have == want for have, want in pairs)
+
+
+def _wanted_text(wanted: Descriptor) -> str:
+    data_type, extents = wanted
+    shape = ", ".join("any" if extent in (0, FREE_DIMENSION) else str(extent) for extent in extents)
+    return f"{data_type.name} [{shape}]"
 
 
 def _check_rows(rows: Storage, row_length: int) -> None:

@@ -1,4 +1,4 @@
-"""`describe_onnx`: what an ONNX model file holds beside its ports, an extension of the object model."""
+"""`describe_onnx`: what an ONNX model file declares and holds, an extension of the object model."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .errors import FILE_CORRUPT, NOT_SUPPORTED, WinMLError
-from .files.artifact import OnnxArtifact
+from .files.artifact import OnnxArtifact, Port
 from .files.mapped import open_mapped
 from .files.onnx import read_onnx
 from .files.operators import onnx_operators, ort_operators
 from .files.ort import read_ort
 from .model import file_error, probe_file
+from .values import TensorDataType
 
 _CONTEXT = "winml_lite.describe_onnx"
 _OPSET = "opset."
@@ -31,6 +32,22 @@ class ExternalData:
 
 
 @dataclass(frozen=True, slots=True)
+class OnnxPort:
+    """An input or output of a graph, as the file declares it."""
+
+    name: str
+    data_type: TensorDataType
+    """UNDEFINED for what no Tensor can hold."""
+    dimensions: tuple[int | str | None, ...] | None
+    """Each a number, the symbol of a free extent (a key of `symbolic_dimensions`), or None for one without a symbol.
+
+    None for a shape of unknown rank, and for what is no tensor.
+    """
+    holds: str
+    """What is there where the type is UNDEFINED, in words such as "a sequence"; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
 class OnnxDescription:
     """What an `.onnx` or `.ort` file says about itself."""
 
@@ -38,6 +55,9 @@ class OnnxDescription:
     """`"ONNX"` or `"ORT"`."""
     producer: str
     """The program that wrote it; empty when it does not say."""
+    inputs: tuple[OnnxPort, ...]
+    """In the order of `Model.schema`; initializers are none."""
+    outputs: tuple[OnnxPort, ...]
     opsets: Mapping[str, int]
     """Versions of the operator sets by domain; `ai.onnx` is the default one."""
     operators: Mapping[str, int]
@@ -73,6 +93,8 @@ def describe_onnx(path: str | os.PathLike[str]) -> OnnxDescription:
     return OnnxDescription(
         format="ONNX" if is_onnx else "ORT",
         producer=artifact.metadata.get("producer", ""),
+        inputs=tuple(_described(port) for port in artifact.inputs),
+        outputs=tuple(_described(port) for port in artifact.outputs),
         opsets={
             key.removeprefix(_OPSET): int(value)
             for key, value in metadata.items()
@@ -82,6 +104,11 @@ def describe_onnx(path: str | os.PathLike[str]) -> OnnxDescription:
         external_data=_external_data(artifact, os.path.dirname(name)),
         metadata={key: value for key, value in metadata.items() if not key.startswith(_OPSET)},
     )
+
+
+def _described(port: Port) -> OnnxPort:
+    holds = (port.foreign or "no tensor") if port.data_type is TensorDataType.UNDEFINED else ""
+    return OnnxPort(port.name, port.data_type, port.dimensions if port.rank_known else None, holds)
 
 
 def _external_data(artifact: OnnxArtifact, folder: str) -> tuple[ExternalData, ...]:

@@ -53,6 +53,16 @@ class OrtNamedBindings(Closeable[StageCore]):
         """Return the position of an input, None where the graph has none of that name."""
         return find_port(_ports(self._core, "inputs", "IWinMLOrtNamedBindings.FindInput"), name)
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs, by position."""
+        return tuple(port.name for port in _ports(self._core, "inputs", "IWinMLOrtNamedBindings.InputNames"))
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of the outputs, by position."""
+        return tuple(port.name for port in _ports(self._core, "outputs", "IWinMLOrtNamedBindings.OutputNames"))
+
     def _find(self, side: str, name: str, member: str) -> int:
         context = f"IWinMLOrtNamedBindings.{member}"
         ports = _ports(self._core, side, context)

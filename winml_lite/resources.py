@@ -45,7 +45,11 @@ def _name(name: Any) -> str:
 
 
 def _bytes_view(name: str, buffer: Any) -> memoryview:
-    with memoryview(buffer) as view:
+    try:
+        export = memoryview(buffer)
+    except TypeError as error:
+        raise TypeError(f"resource {name!r} must be bytes or another buffer, not {type(buffer).__name__}") from error
+    with export as view:
         if not view.c_contiguous:
             raise BufferError(f"resource {name!r} is not contiguous")
         if view.nbytes == 0:

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy.typing as npt
 
+from .audio_factories import AudioFactories
 from .builder import BuilderCore, PipelineBuilder
 from .checks import path_value, text_value
 from .devices import DeviceInfo, enumerate_devices
 from .direct3d import refuse_d3d12_buffer
 from .errors import E_INVALIDARG, WinMLError
 from .factories import buffer_storage, dlpack_storage, numpy_storage, raw_storage
+from .image_factories import ImageFactories
 from .model import Model, load_buffer, load_file, probe_file
 from .native_libraries import register_provider
 from .pipeline import Pipeline
@@ -41,9 +43,10 @@ from .values import (
     TensorDataType,
     TokenTensorOptions,
 )
+from .video_factories import VideoFactories
 
 
-class Runtime(ProcessorFactories):
+class Runtime(AudioFactories, ImageFactories, VideoFactories, ProcessorFactories):
     """The factory everything starts with. Objects of two Runtimes do not mix; what it made outlives it.
 
     Constructing one loads no engine: that happens with the first `build`.

@@ -263,11 +263,10 @@ def check_descriptor(storage: Storage, wanted: Descriptor, what: str) -> None:
     for have, want in zip(shape, extents, strict=False):  # a loop, since it runs for each token
         fits = fits and want in (FREE_DIMENSION, have)
     if not fits:
-        raise WinMLError(
-            E_INVALIDARG,
-            what,
-            f"expected {descriptor_text(wanted)}, got {descriptor_text(storage.descriptor)}",
-        )
+        text = f"expected {descriptor_text(wanted)}, got {descriptor_text(storage.descriptor)}"
+        if not extents and shape == (1,):
+            text += "; create_tensor(type, (), data) makes a scalar"
+        raise WinMLError(E_INVALIDARG, what, text)
 
 
 def descriptor_text(descriptor: Descriptor) -> str:

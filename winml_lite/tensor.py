@@ -17,6 +17,9 @@ from .errors import E_INVALIDARG, E_NOINTERFACE, NOT_SUPPORTED, NotSupportedErro
 from .fence import Fence, FenceCore
 from .handles import Closeable
 from .interop import CPU_DEVICE, as_array, copied_array, export_dlpack
+from .media.audio_tensors import audio_bytes
+from .media.image_bytes import image_bytes
+from .media.options import ImageFormat, ImageTensorOptions
 from .storage import Storage, StorageLock
 from .target import ExecutionTarget, RuntimeCore, TargetCore, tensor_target
 from .token_tensors import read_tokens
@@ -146,6 +149,32 @@ class Tensor(Closeable[Storage]):
         storage = self._core
         self._resolve(target)
         return read_tokens(storage)
+
+    def to_audio_bytes(
+        self,
+        *,
+        sample_rate: int,
+        channels: int,
+        sample_format: str = "int16",
+        target: ExecutionTarget | None = None,
+    ) -> bytes:
+        """Return the sound in the tensor as interleaved samples (see `Runtime.audio_bytes_from_tensor`)."""
+        storage = self._core
+        self._resolve(target)
+        return audio_bytes(storage, sample_rate, channels, sample_format)
+
+    def to_image_bytes(
+        self,
+        *,
+        size: tuple[int, int],
+        image_format: ImageFormat | int = ImageFormat.RGBA8,
+        options: ImageTensorOptions | None = None,
+        target: ExecutionTarget | None = None,
+    ) -> bytes:
+        """Return the pixels of a picture tensor, as `Runtime.image_bytes_from_tensor` does."""
+        storage = self._core
+        self._resolve(target)
+        return image_bytes(storage, size, image_format, options)
 
     def lock(self, mode: TensorLockMode | int, flags: TensorLockFlags | int = TensorLockFlags.NONE) -> TensorDataLock:
         """Open the memory, without ever waiting.

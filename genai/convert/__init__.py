@@ -1,4 +1,4 @@
-"""From a GGUF file to an ONNX decoder folder, without torch: `convert_gguf` (design 4a)."""
+"""Models of other formats as ONNX folders, without torch: decoders from GGUF files, classifiers from torch weights."""
 
 from __future__ import annotations
 
@@ -8,14 +8,29 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .conversion import ConvertedModel as ConvertedModel
     from .conversion import convert_gguf as convert_gguf
+    from .efficientnet import ConvertedClassifier as ConvertedClassifier
+    from .efficientnet import convert_efficientnet as convert_efficientnet
 
 CONVERTER_VERSION = 2
 """Raised with every change of what a conversion writes, so that caches are made anew."""
 
-__all__ = ["ConvertedModel", "convert_gguf"]
+_HOMES = {
+    "ConvertedClassifier": ".efficientnet",
+    "ConvertedModel": ".conversion",
+    "convert_efficientnet": ".efficientnet",
+    "convert_gguf": ".conversion",
+}
+
+__all__ = [
+    "ConvertedClassifier",
+    "ConvertedModel",
+    "convert_efficientnet",
+    "convert_gguf",
+]
 
 
 def __getattr__(name: str) -> object:
-    if name in __all__:
-        return getattr(import_module(".conversion", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home, __name__), name)

@@ -1,12 +1,8 @@
-"""GGUF to an ONNX model folder: the one function, its result, and the folder that appears whole or not at all."""
+"""GGUF to an ONNX model folder: the one function and its result."""
 
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -15,6 +11,7 @@ from .architecture import read_architecture
 from .config_files import MODEL_FILE, write_model_config, write_tokenizer
 from .decoder import build_decoder
 from .graph import ExternalData, GraphBuilder
+from .new_folder import new_folder
 from .source import ModelSource, Progress
 from .vocabulary import read_vocabulary
 
@@ -70,7 +67,7 @@ def convert_gguf(
         architecture = read_architecture(model, context_length)
         vocabulary = read_vocabulary(model, architecture.vocabulary_size)
         model.check_types()
-        with _new_folder(target) as partial:
+        with new_folder(target) as partial:
             write_tokenizer(partial, model, vocabulary, architecture.context_length)
             data = ExternalData(partial / f"{MODEL_FILE}.data") if external_data else None
             try:
@@ -91,21 +88,3 @@ def convert_gguf(
         context_length=architecture.context_length,
         size_in_bytes=size,
     )
-
-
-@contextmanager
-def _new_folder(target: Path) -> Iterator[Path]:
-    """Yield a folder beside `target` that gets its name when the block ends well, and is removed when it does not."""
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise FileExistsError(f"{target} exists and is not an empty folder")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-    partial.mkdir()
-    try:
-        yield partial
-        if target.is_dir():
-            target.rmdir()
-        partial.rename(target)
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise

@@ -132,12 +132,10 @@ class GraphBuilder:
         self._outputs.append(self._value_info(name, dtype, dimensions))
         return name
 
-    def save(self, path: Path, opset: int) -> None:
-        """Write the model and close the data file."""
+    def save(self, path: Path, opset: int, name: str = "decoder") -> None:
+        """Write the model, whose graph gets a name, and close the data file."""
         domains = {node.domain for node in self._nodes} - {""}
-        graph = helper.make_graph(
-            self._nodes, "decoder", self._inputs, self._outputs, list(self._initializers.values())
-        )
+        graph = helper.make_graph(self._nodes, name, self._inputs, self._outputs, list(self._initializers.values()))
         model = helper.make_model(
             graph,
             opset_imports=[helper.make_opsetid("", opset), *(helper.make_opsetid(name, 1) for name in sorted(domains))],

@@ -351,6 +351,16 @@ def test_a_name_appears_in_the_errors_of_its_stage(runtime: Runtime, files: Mode
         builder.build()
 
 
+def test_a_name_appears_in_the_errors_of_its_bindings(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    builder = runtime.create_pipeline_builder()
+    add_stage(builder, runtime, files.onnx("add"), "first")
+    add_stage(builder, runtime, files.onnx("add"), "second").bind_input(0, floats(runtime, 1, 2, 3))
+    with failing(0x80070057) as caught:
+        builder.build()
+    assert "]: second: " in str(caught.value)
+    assert "FLOAT32[2], got FLOAT32[3]" in str(caught.value)
+
+
 def test_an_input_that_is_bound_and_connected_fails_build(
     runtime: Runtime, files: ModelFiles, onnx_engine: str
 ) -> None:

@@ -422,6 +422,14 @@ def test_t68_sources_that_cannot_be_compiled(
     assert os.listdir(tmp_path) == ["add.ort"]
 
 
+@pytest.mark.parametrize("name", ["out.ort", "out.GGUF"])
+def test_a_name_of_another_format(compiler: ModelCompiler, dense: Model, tmp_path: Path, name: str) -> None:
+    with failing(E_INVALIDARG) as caught:
+        compiler.compile_to_file(dense, tmp_path / name)
+    assert "the result is an ONNX model" in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
 def test_t68_a_missing_folder(compiler: ModelCompiler, dense: Model, tmp_path: Path) -> None:
     with failing(0x80070003):
         compiler.compile_to_file(dense, tmp_path / "missing" / "out.onnx")

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 from fakes.backend import FakeExecutor, Script
 from winml_lite.errors import (
@@ -36,6 +37,15 @@ from winml_lite.values import FLOATING_TYPES, NUMPY_NAMES, ExecutionTargetKind
 Array = npt.NDArray[Any]
 
 
+class GatherElements(OpRun):
+    """The evaluator's own one fails on rows of more than 32 elements."""
+
+    op_domain = ""
+
+    def _run(self, data: Array, indices: Array, axis: int = 0) -> tuple[Array]:
+        return (np.take_along_axis(data, indices, axis),)
+
+
 class GraphExecutor(FakeExecutor):
     """Evaluates an ONNX graph."""
 
@@ -51,7 +61,7 @@ class GraphExecutor(FakeExecutor):
         self._artifact = artifact  # pins the resources, as long as the stage lives
         model = _loaded(artifact)
         try:
-            self._evaluator = ReferenceEvaluator(model)
+            self._evaluator = ReferenceEvaluator(model, new_ops=[GatherElements])
         except Exception as error:
             raise WinMLError(E_FAIL, "", str(error)) from error
         self._caller_pairs: dict[int, int] = {}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.ggml_provider import ggml_library
 from models import onnx_models
 from models.recipes import SENTENCE, scripted_onnx
 from winml_lite import describe_onnx
@@ -78,6 +79,13 @@ def test_a_compiled_decoder_says_the_same(tmp_path: Path) -> None:
     assert done.stdout == SENTENCE + "\n", done.stderr
 
 
+def test_of_several_graphs_the_configured_one_is_compiled(tmp_path: Path) -> None:
+    scripted = scripted_onnx(tmp_path / "scripted")
+    onnx_models.save(onnx_models.add(), scripted / "another.onnx")
+    done = run(tmp_path, "compile", str(scripted), str(scripted / "fast.onnx"), "--json")
+    assert json.loads(done.stdout)["source"] == str(scripted / "model.onnx")
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -87,6 +95,7 @@ def test_a_compiled_decoder_says_the_same(tmp_path: Path) -> None:
         (("dense.onnx", "out.ort", "--format", "ort", "--weights", "w"), 2, "an .ort file holds all weights"),
         (("dense.onnx", "out.onnx", "--dim", "batch"), 2, "give NAME=VALUE"),
         (("dense.onnx", "out.onnx", "--dim", "batch=0"), 2, "give NAME=VALUE"),
+        (("dense.onnx", "out.onnx", "--dim", "Batch=2"), 2, "no input of dense.onnx has a free dimension of that name"),
         (("dense.onnx", "out.onnx", "--weights", "../w.bin"), 2, "must lie in the folder of the artifact"),
         (("dense.onnx", "missing/out.onnx"), 2, "there is no such folder"),
         (("missing.onnx", "out.onnx"), 3, "missing.onnx"),
@@ -111,6 +120,25 @@ def test_show_describes_a_graph(folder: Path) -> None:
     assert not any(line.startswith("provider") for line in lines)
 
 
+def test_show_names_free_dimensions(folder: Path) -> None:
+    assert "input          x FLOAT32 [batch, 64]" in run(folder, "show", "dense.onnx").stdout.splitlines()
+    (port,) = json.loads(run(folder, "show", "dense.onnx", "--json").stdout)["inputs"]
+    assert port == {"name": "x", "type": "FLOAT32", "shape": ["batch", 64]}
+
+
+def test_show_tells_what_is_no_tensor(folder: Path) -> None:
+    onnx_models.save(onnx_models.text_input(), folder / "text.onnx")
+    done = run(folder, "show", "text.onnx")
+    assert "a tensor of STRING" in done.stdout
+
+
+def test_show_keeps_a_name_in_its_line(folder: Path) -> None:
+    model = onnx_models.add()
+    model.graph.input[0].name = model.graph.node[0].input[0] = "two\nlines"
+    onnx_models.save(model, folder / "odd.onnx")
+    assert "input          two\\nlines FLOAT32 [2]" in run(folder, "show", "odd.onnx").stdout.splitlines()
+
+
 def test_show_tells_weights_that_are_missing_or_cut_off(folder: Path) -> None:
     (folder / "weights.bin").write_bytes(b"1234")
     assert "external data  weights.bin, 4 bytes, 8 needed" in run(folder, "show", "outside.onnx").stdout.splitlines()
@@ -126,6 +154,19 @@ def test_show_tries_the_providers(folder: Path) -> None:
     (entry, *_) = json.loads(run(folder, "show", "bad.onnx", "--providers", "--json").stdout)["providers"]
     assert (entry["provider"], entry["target"], entry["takes_it"]) == ("CPUExecutionProvider", "CPU", False)
     assert "NoSuchOperator" in entry["problem"]
+
+
+def test_a_provider_library_without_providers(folder: Path) -> None:
+    done = run(folder, "show", "dense.onnx", "--provider-library", "dense.onnx")
+    assert done.returncode == 2
+    assert "--provider-library goes with --providers" in done.stderr
+
+
+def test_providers_of_a_library(folder: Path) -> None:
+    arguments = ("show", "dense.onnx", "--providers", "--provider-library", str(ggml_library()), "--json")
+    entries = json.loads(run(folder, *arguments).stdout)["providers"]
+    assert [entry["provider"] for entry in entries] == ["CPUExecutionProvider", "onnxruntime_ggml"]
+    assert entries[1]["takes_it"]
 
 
 def test_providers_of_no_model(folder: Path) -> None:

@@ -18,6 +18,8 @@ HOMES = {
     "onnx": ("genai/convert/",),
     "gguf": ("winml_lite/files/", "genai/convert/"),
     "huggingface_hub": ("genai/download",),
+    "soundfile": ("genai/sound_files.py",),
+    "soxr": ("genai/audio.py",),
     "llama_cpp": ("winml_lite/native/llama/api.py",),
     "onnxruntime": (),
     "ctypes": ("winml_lite/native/",),

@@ -67,6 +67,7 @@ def compilation(runtime: winml_lite.Runtime, model: winml_lite.Model) -> None:
     compiler.compile_to_sink(model, Sink())
     winml_lite.save_as_ort(model, "out.ort", symbolic_dimensions={"batch": 1})
     assert_type(winml_lite.describe_onnx("out.onnx").external_data, tuple[winml_lite.ExternalData, ...])
+    assert_type(winml_lite.describe_onnx("out.onnx").inputs, tuple[winml_lite.OnnxPort, ...])
 
 
 def object_model(runtime: winml_lite.Runtime, stage: winml_lite.Stage) -> None:

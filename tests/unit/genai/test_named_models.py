@@ -25,7 +25,7 @@ def pulls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def pull(entry: catalog.CatalogEntry, **options: Any) -> Path:
         names.append(entry.name)
-        return tmp_path / entry.file_name
+        return tmp_path / entry.files[0].file_name
 
     monkeypatch.setattr(download, "pull", pull)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
@@ -60,7 +60,7 @@ def test_the_conversion_gets_the_context_length_of_the_catalog(monkeypatch: pyte
     def convert(source: Path, folder: Path, **given: Any) -> None:
         options.append((given["operators"], given["weights"], given["context_length"]))
 
-    monkeypatch.setattr(download, "pull", lambda entry, **given: tmp_path / entry.file_name)
+    monkeypatch.setattr(download, "pull", lambda entry, **given: tmp_path / entry.files[0].file_name)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
     monkeypatch.setattr("genai.convert.convert_gguf", convert, raising=False)
     named_models.fetch("gemma3-270m", "ort", False, None)

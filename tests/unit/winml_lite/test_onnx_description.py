@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from fakes.rig import failing
 from models import onnx_models
-from winml_lite import ExternalData, describe_onnx
+from winml_lite import ExternalData, OnnxPort, TensorDataType, describe_onnx
 from winml_lite.files.operators import onnx_operators
 
 
@@ -65,6 +65,29 @@ def test_weights_in_another_file(tmp_path: Path, content: bytes | None, size: in
         (tmp_path / "weights.bin").write_bytes(content)
     about = describe_onnx(onnx_models.save(model, tmp_path / "model.onnx"))
     assert about.external_data == (ExternalData("weights.bin", needed_bytes=8, file_bytes=size),)
+
+
+def test_ports_keep_their_symbols(tmp_path: Path) -> None:
+    model = onnx_models.identity(TensorProto.INT64, ["batch", 2, None])
+    about = describe_onnx(onnx_models.save(model, tmp_path / "model.onnx"))
+    assert about.inputs == (OnnxPort("X", TensorDataType.INT64, ("batch", 2, None), ""),)
+    assert about.outputs == (OnnxPort("Y", TensorDataType.INT64, ("batch", 2, None), ""),)
+
+
+def test_ports_of_unknown_rank_and_without_a_tensor(tmp_path: Path) -> None:
+    graph = helper.make_graph(
+        [helper.make_node("SequenceAt", ["parts", "which"], ["part"])],
+        "graph",
+        [
+            helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, None),
+            helper.make_tensor_value_info("which", TensorProto.INT64, []),
+        ],
+        [helper.make_tensor_value_info("part", TensorProto.FLOAT, None)],
+    )
+    about = describe_onnx(onnx_models.save(helper.make_model(graph), tmp_path / "model.onnx"))
+    assert about.inputs[0] == OnnxPort("parts", TensorDataType.UNDEFINED, None, "a sequence")
+    assert about.inputs[1] == OnnxPort("which", TensorDataType.INT64, (), "")
+    assert about.outputs == (OnnxPort("part", TensorDataType.FLOAT32, None, ""),)
 
 
 def test_files_that_cannot_be_described(tmp_path: Path) -> None:

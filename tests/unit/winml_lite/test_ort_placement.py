@@ -68,6 +68,7 @@ def test_automatic_placement_without_a_gpu() -> None:
             "an execution provider with a GPU device was not found; available: CPUExecutionProvider (CPU)",
         ),
         (Placement(NPU, "CardProvider"), "execution provider 'CardProvider' with an NPU device was not found"),
+        (Placement(CPU, "ggml"), "available: CPUExecutionProvider (CPU); Runtime.register_execution_provider, or"),
         (Placement(GPU, None, (Device(GPU, "My card"),), is_exact=True), "an execution provider for My card was not"),
         (Placement(GPU, "CPUExecutionProvider"), "CPUExecutionProvider has no GPU device; pin it with the kind CPU"),
     ],

@@ -112,6 +112,12 @@ def test_the_refusal_names_both_sides() -> None:
     assert "[input 0 'ids']: expected INT64[1, ?], got INT32[2, 3]" in str(caught.value)
 
 
+def test_the_refusal_of_a_vector_says_how_to_make_a_scalar() -> None:
+    with failing(0x80070057) as caught:
+        check_descriptor(allocate(T.BOOL, (1,)), (T.BOOL, ()), "input 0")
+    assert "expected BOOL[], got BOOL[1]; create_tensor(type, (), data) makes a scalar" in str(caught.value)
+
+
 def test_a_free_extent_takes_any() -> None:
     check_descriptor(allocate(T.FLOAT32, (0, 3)), (T.FLOAT32, (FREE_DIMENSION, 3)), "input 0")
 

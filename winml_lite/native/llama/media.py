@@ -74,24 +74,33 @@ class LlamaProjector:
 
     def __init__(self, api: MediaApi, pointer: int, model: LlamaModel, path: str) -> None:
         self._resource = Resource(pointer, partial(free_last, api.mtmd_free), model.resource)
-        self._activity = Activity(ENGINE)
+        self._stop = Event()
+        self._activity = Activity(ENGINE, self._stop.set)
         self._api = api
         self._pointer = pointer
         self._model = model
         self._path = path
         self._row_length = model.row_length
-        self.media = IMAGE if api.mtmd_support_vision(pointer) else SOUND
+        senses = {IMAGE: api.mtmd_support_vision(pointer), SOUND: api.mtmd_support_audio(pointer)}
+        self.media: tuple[Descriptor, ...] = tuple(sense for sense, is_there in senses.items() if is_there)
+        self.sample_rate = api.mtmd_get_audio_sample_rate(pointer) if senses[SOUND] else None
+        if not self.media:
+            self._refuse("it encodes neither images nor sound")
         if api.mtmd_decode_use_mrope(pointer) != model.has_row_axes:
             self._refuse("it and the model place rows differently")
 
     def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
         """Return the rows of an image or of sound, and how the decoder takes them."""
-        if self.media is SOUND and media.shape[1] < 2:  # the engine would end the process
+        if _is_sound(media) and media.shape[1] < 2:  # the engine would end the process
             raise WinMLError(E_INVALIDARG, _ENCODE, "a single sample is no sound")
-        pieces = apart(lambda: self._pieces(media), int, may_leave=False)
+        self._stop.clear()
+        pieces = apart(lambda: self._pieces(media), self._stop.set, may_leave=False)
         rows = np.concatenate([rows for _, rows in pieces])
         storage = Storage(rows.reshape(-1).view(np.uint8), TensorDataType.FLOAT32, rows.shape)
         return storage, SegmentPlan(tuple(part for part, _ in pieces))
+
+    def abort(self) -> None:
+        self._stop.set()
 
     def _pieces(self, media: Storage) -> list[tuple[SegmentPart, npt.NDArray[np.float32]]]:
         with self._chunks(media) as chunks, self._activity:
@@ -116,7 +125,7 @@ class LlamaProjector:
         """Copy the media to a native object."""
         media.fetch()
         data = media.data.ctypes
-        if self.media is SOUND:
+        if _is_sound(media):
             return self._api.mtmd_bitmap_init_from_audio(media.shape[1], data.data_as(_FLOATS))
         _, height, width, _ = media.shape
         return self._api.mtmd_bitmap_init(width, height, data.data_as(_BYTES))
@@ -130,6 +139,8 @@ class LlamaProjector:
             tokens = api.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(size))
             part = SegmentPart(tokens=tuple(tokens[: size.value]), position_count=position_count)
             return part, np.empty((0, self._row_length), np.float32)
+        if self._stop.is_set():
+            raise WinMLError(CANCELLED, _ENCODE, f"{self._path}: encoding was stopped")
         with log.captured_errors() as errors:
             status = api.mtmd_encode_chunk(self._pointer, chunk)
         if status:
@@ -164,6 +175,10 @@ class LlamaProjector:
 
     def _fail(self, what: str, errors: list[str]) -> NoReturn:
         raise WinMLError(E_FAIL, _ENCODE, f"{self._path}: {what}: {_reason(errors)}")
+
+
+def _is_sound(media: Storage) -> bool:
+    return media.data_type is TensorDataType.FLOAT32
 
 
 def _reason(errors: list[str]) -> str:

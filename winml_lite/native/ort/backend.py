@@ -101,6 +101,8 @@ def _located(error: WinMLError, artifact: OnnxArtifact, context: str = "") -> Wi
     message = (error.native_message or "").strip()
     if "is not a registered function/op" in message:
         message += "; the library of a custom operator goes to Stage.ort_options().register_custom_ops_library"
+    if "limit for embedded initializer data" in message:
+        message += " One tensor of 2 GiB or more has to lie in a file beside the model; in resources it may not."
     return type(error)(error.hresult, error.context or context, f"{place}: {message}")
 
 

@@ -8,7 +8,7 @@ over its own source; the callers of this module see to the last two.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +19,7 @@ from ...files.mapped import check_unchanged
 from .. import ffi
 from ..activity import Activity, apart
 from ..backend import SMALLEST_EXTERNAL, CompileOptions, CompileOutput, Placement, StageOptions
+from ..errands import Errands
 from ..hardware import Device
 from . import api
 from .devices import provider_listing
@@ -90,19 +91,13 @@ def _compile(task: _Task) -> None:
     stage = StageOptions(dimension_overrides=task.options.dimension_overrides)
     settings = session_options(task.artifact, stage, task.device)
     load = Load(settings)
-    relay = _Relay(task.output)
+    errands = Errands()
     try:
-        if task.output.path is None:
-            _run(task, settings.pointer, relay, load)
-        else:
-            apart(lambda: _run(task, settings.pointer, relay, load), load.stop, may_leave=False)
-    except WinMLError:
-        if relay.error is None:
-            raise
+        errands.run(lambda: _run(task, settings.pointer, _Relay(task.output, errands), load), load.stop)
     finally:
         load.end()
-    if relay.error is not None:
-        raise relay.error
+    if errands.errors:
+        raise errands.errors.pop(0)
 
 
 def _run(task: _Task, settings: int, relay: _Relay, load: Load) -> None:
@@ -150,20 +145,20 @@ def _set_output(task: _Task, job: int, relay: _Relay) -> object:
 
 
 class _Relay:
-    """What the engine calls, on the way to the output. The first failure is kept, and nothing is passed on after it."""
+    """What the engine calls, on the way to the output. After a failure, kept by the errands, nothing is passed on."""
 
-    def __init__(self, output: CompileOutput) -> None:
+    def __init__(self, output: CompileOutput, errands: Errands) -> None:
         self.output = output
-        self.error: BaseException | None = None
+        self.errands = errands
 
     def write(self, _: int, address: int | None, size: int) -> int | None:
         """`OrtWriteBufferFunc`."""
-        return self._passed_on(lambda: self._write(address, size))
+        return self._status(self.errands.ask(lambda: self._write(address, size)))
 
     def place(self, _: int, name: bytes, value: int, known: int | None, out: Any) -> int | None:
         """`OrtGetInitializerLocationFunc`; without an answer the initializer goes into the artifact."""
         out[0] = None
-        return self._passed_on(lambda: self._place(value, out))
+        return self._status(self.errands.ask(lambda: self._place(value, out)))
 
     def _write(self, address: int | None, size: int) -> None:
         with _lent(address, size) as data:
@@ -180,13 +175,8 @@ class _Relay:
         if placed is not None:
             out[0] = _external(*placed, size)
 
-    def _passed_on(self, call: Callable[[], None]) -> int | None:
-        if self.error is None:
-            try:
-                call()
-            except BaseException as error:  # it must not pass through C
-                self.error = error
-        return None if self.error is None else api.CreateStatus(1, b"the output failed")
+    def _status(self, is_well: bool) -> int | None:
+        return None if is_well else api.CreateStatus(1, b"the output failed")
 
 
 def _external(location: str, offset: int, size: int) -> int:

@@ -93,4 +93,8 @@ def _nothing_found(placement: Placement, listing: Listing) -> str:
         parts.append("mend that, or use create_cpu_target()")
     elif kind in _MENDS:
         parts.append(_MENDS[kind])
+    elif provider is not None and provider not in listed:
+        parts.append(
+            "Runtime.register_execution_provider, or --provider-library at the terminal, adds a library of one"
+        )
     return "; ".join(parts)

@@ -78,7 +78,7 @@ def _register(name: str, path: str) -> ProviderLibrary:
         code = MODULE_NOT_FOUND if error.hresult == E_FAIL else error.hresult
         version = api.LIBRARY.version
         raise WinMLError(
-            code, _CONTEXT, f"{path} brings ONNX Runtime {version} no execution provider: {text}"
+            code, _CONTEXT, f"ONNX Runtime {version} gets no execution provider from {path}: {text}"
         ) from None
     providers = (api.EpDevice_EpName(pointer).decode() for pointer in ep_devices() if pointer not in before)
     return ProviderLibrary(path, tuple(dict.fromkeys(providers)))

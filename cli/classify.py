@@ -1,0 +1,173 @@
+"""`winml-lite classify`: what is in a picture."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+import genai
+import winml_lite
+from genai import codes
+
+from . import terminal
+from .failure import ModelFailure, describe
+from .options import ModelChoice, gather, json_option, onnx_model_options
+
+_BAR = 24
+_STANDARD_INPUT = "-"
+_RESIZE_MODES = {"crop": "CENTER_CROP", "stretch": "STRETCH", "letterbox": "LETTERBOX"}
+_PREPROCESSING = ("labels", "size", "normalization", "resize_mode", "bgr")
+
+
+def _preprocessing_options(command: Any) -> Any:
+    """Add what a model is used with whose folder does not say it; the command gets `settings`."""
+    command = gather(_PREPROCESSING, _settings, "settings")(command)
+    for option in (
+        click.option("--bgr", is_flag=True, help="The model takes blue, green, red."),
+        click.option("--resize-mode", type=click.Choice(list(_RESIZE_MODES)), help="How a picture gets its size."),
+        click.option(
+            "--normalization",
+            type=click.Choice(["imagenet", "unit", "symmetric", "none"]),
+            help="Mean and deviation of ImageNet, 0..1, -1..1, 0..255.",
+        ),
+        click.option("--size", metavar="N|WxH", help="Pixels of the pictures that the model takes."),
+        click.option("--labels", metavar="FILE", help="Names of the classes: one a line, or JSON."),
+    ):
+        command = option(command)
+    return command
+
+
+def _settings(values: dict[str, Any]) -> dict[str, Any]:
+    """Return keyword arguments of `genai.load_classifier`."""
+    mode = values["resize_mode"]
+    return {
+        "labels": values["labels"],
+        "size": None if values["size"] is None else _size(values["size"]),
+        "normalization": values["normalization"],
+        "resize_mode": None if mode is None else winml_lite.ImageResizeMode[_RESIZE_MODES[mode]],
+        "channel_order": winml_lite.TensorChannelOrder.BGR if values["bgr"] else None,
+    }
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.partition("x")
+    try:
+        return int(width), int(height or width)
+    except ValueError:
+        raise click.UsageError(f"--size takes a number, or two as in 320x240, not {text!r}") from None
+
+
+@click.command("classify")
+@click.argument("pictures", nargs=-1, required=True, metavar="PICTURE...")
+@click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels to show.")
+@click.option("--save", type=click.Path(path_type=Path), help="Draw picture and labels into a file; see above.")
+@click.option("--dark", is_flag=True, help="Draw light on dark.")
+@onnx_model_options("efficientnet-lite0")
+@_preprocessing_options
+@json_option
+def command(
+    pictures: tuple[str, ...],
+    top: int,
+    save: Path | None,
+    dark: bool,
+    choice: ModelChoice,
+    settings: dict[str, Any],
+    as_json: bool,
+) -> None:
+    """Say what is in pictures.
+
+    \b
+    winml-lite classify cat.jpg
+    winml-lite classify cat.jpg --save labels.png
+    winml-lite classify *.jpg --top 1 --json > labels.json
+
+    PICTURE is a file that Pillow reads (PNG, JPEG, WebP, GIF ...), or "-" for standard input. A picture that cannot be
+    read is told, the others are classified all the same, and the exit code is 3.
+
+    --save draws one picture into the file that it names (.png, .jpg ...), several into a folder.
+
+    The model is a name, an image classifier (.onnx), or its folder. What a folder of Hugging Face says about labels and
+    pictures is read; else say it with the options.
+    """
+    targets = _targets(pictures, save)
+    with _loaded(choice, settings) as model:
+        if not choice.quiet:
+            terminal.note(f"{model.name} on {model.engine}, {model.class_count} classes: {model.file}")
+        records: list[dict[str, Any]] = []
+        for picture, target in zip(pictures, targets, strict=True):
+            try:
+                labels = _classify(model, picture, top, target, dark)
+            except genai.WinMLError as error:
+                if error.hresult == codes.MODULE_NOT_FOUND:  # Pillow is not there, and will not be for the next one
+                    raise
+                _tell(picture, error, is_only=len(pictures) == 1)
+                continue
+            records.append({"picture": picture, "labels": [asdict(label) for label in labels]})
+            if target is not None and not choice.quiet:
+                terminal.note(f"drawn: {target}")
+            if not as_json:
+                terminal.answer("".join(_lines(picture if len(pictures) > 1 else None, labels)))
+        if as_json:
+            terminal.answer_json({"model": model.name, "file": model.file, "pictures": records})
+    failed = len(pictures) - len(records)
+    if failed:
+        raise ModelFailure(f"{failed} of {terminal.counted(len(pictures), 'picture')} could not be read")
+
+
+def _classify(
+    model: genai.ImageClassifier, picture: str, top: int, target: Path | None, dark: bool
+) -> tuple[genai.ImageLabel, ...]:
+    """Return the labels of a picture, after drawing them into `target` if there is one."""
+    data = sys.stdin.buffer.read() if picture == _STANDARD_INPUT else picture
+    labels = model.classify(data, top=top)
+    if target is not None:
+        try:
+            genai.draw_labels(data, labels, dark=dark).save(target)
+        except ValueError as error:  # Pillow does not know the extension
+            raise click.UsageError(f"--save {target}: {error}") from None
+    return labels
+
+
+def _tell(picture: str, error: genai.WinMLError, is_only: bool) -> None:
+    """Say that a picture could not be read; that of the only one is the failure of the command."""
+    text = describe(error)
+    text = text if picture in text else f"{picture}: {text}"
+    if is_only:
+        raise ModelFailure(text) from error
+    terminal.note(f"Error: {text}")
+
+
+def _loaded(choice: ModelChoice, settings: dict[str, Any]) -> genai.ImageClassifier:
+    try:
+        return choice.load_with(genai.load_classifier, **settings)
+    except ValueError as error:  # a size that the graph does not take
+        raise click.UsageError(str(error)) from None
+
+
+def _targets(pictures: tuple[str, ...], save: Path | None) -> list[Path | None]:
+    """Return where the drawing of each picture goes; equal names of several pictures get numbers."""
+    if save is None:
+        return [None] * len(pictures)
+    if len(pictures) == 1 and not save.is_dir():
+        return [save]
+    if save.exists() and not save.is_dir():
+        raise click.UsageError(f"--save names a folder for several pictures, and {save} is a file")
+    save.mkdir(parents=True, exist_ok=True)
+    names = [Path(picture).stem if picture != _STANDARD_INPUT else "picture" for picture in pictures]
+    repeated = [names[:index].count(name) for index, name in enumerate(names)]
+    return [save / f"{name}{f'-{count + 1}' if count else ''}.png" for name, count in zip(names, repeated, strict=True)]
+
+
+def _lines(picture: str | None, labels: tuple[genai.ImageLabel, ...]) -> Iterator[str]:
+    """Yield a line for each label, with a bar where somebody looks at it."""
+    if picture is not None:
+        yield f"{picture}\n"
+    bars = sys.stdout.isatty()
+    for label in labels:
+        bar = f"{'█' * round(label.probability * _BAR):{_BAR}}  " if bars else ""
+        yield f"{label.probability:7.1%}  {bar}{label.label}\n"

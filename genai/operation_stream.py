@@ -1,0 +1,77 @@
+"""What the streams of the long road have in common (genai §0.4 and 6.7): iterators bound to the thread that made them,
+each over an operation that goes on when the stream is read.
+"""
+
+from __future__ import annotations
+
+import weakref
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+from .affinity import ThreadAffinity
+from .cancellation import CancellationLatch
+from .closing import Closing
+
+
+class Operation(Protocol):
+    """A running operation of a session."""
+
+    @property
+    def latch(self) -> CancellationLatch:
+        """What cancels it."""
+
+    def close(self) -> None:
+        """End it without running a model again. Again is fine."""
+
+
+OperationT = TypeVar("OperationT", bound=Operation)
+UpdateT = TypeVar("UpdateT")
+
+
+class OperationStream(Closing, Generic[OperationT, UpdateT]):
+    """An iterator over the updates of an operation, which garbage collection ends where nobody closes the stream."""
+
+    def __init__(self, operation: OperationT) -> None:
+        self._operation: OperationT | None = operation
+        self._latch = operation.latch
+        self._affinity = ThreadAffinity()
+        self._finalizer = weakref.finalize(self, operation.close)
+        self._finalizer.atexit = False
+
+    @abstractmethod
+    def read_next(self) -> UpdateT | None:
+        """Return the next update; None at the end."""
+
+    def __iter__(self) -> Iterator[UpdateT]:
+        return self
+
+    def __next__(self) -> UpdateT:
+        update = self.read_next()
+        if update is None:
+            raise StopIteration
+        return update
+
+    def cancel(self) -> None:
+        """Ask the operation to stop; any thread may."""
+        self._latch.cancel()
+
+    def close(self) -> None:
+        """End the operation; unfinished it counts as CANCELED, and the model is not run again."""
+        self._check_thread()
+        if self._operation is not None:
+            self._operation.close()
+            self._finalizer.detach()
+            self._operation = None
+
+    def _check_thread(self) -> None:
+        self._affinity.check(type(self).__name__)
+
+    def _open(self) -> OperationT:
+        self._check_thread()
+        if self._operation is None:
+            raise RuntimeError(f"{type(self).__name__} is closed")
+        return self._operation
+
+    def _check_open(self) -> OperationT:
+        return self._open()

@@ -22,6 +22,7 @@ from .conversation import Conversation
 from .failure import as_failure, describe
 from .generation_options import check_bias, generation_options
 from .line_input import LineReader, editing
+from .media import MediaFiles, media_options
 from .options import ModelChoice, model_options
 from .tool_file import Approval, read_tools
 
@@ -31,6 +32,7 @@ _BLOCK = '"""'
 @click.command("chat")
 @model_options
 @generation_options(max_new_tokens=512, temperature=0.7, top_k=40, top_p=0.95, min_p=0.05)
+@media_options
 @click.option("--system", help="System message.")
 @click.option(
     "--tools",
@@ -42,6 +44,7 @@ _BLOCK = '"""'
 def command(
     choice: ModelChoice,
     options: genai.TextGenerationOptions,
+    media: MediaFiles,
     system: str | None,
     tools: Path | None,
     yes: bool,
@@ -54,6 +57,12 @@ def command(
     Several lines that are pasted together are one message, and so are
     those between two lines of three quotation marks.
     Ctrl-C stops an answer and keeps the chat. Ctrl-D leaves.
+
+    A model that sees or hears needs its --projector. --image and --audio go with the first message, /image FILE and
+    /audio FILE with the next one:
+
+    
+    winml-lite chat -m model.gguf --projector mmproj.gguf --image cat.jpg
 
     Answers vary; --temperature 0 always takes the likeliest token.
 
@@ -80,6 +89,7 @@ def command(
         except TypeError as error:  # a function that cannot be a tool
             raise click.UsageError(f"{tools}: {error}") from None
         conversation = Conversation(chat, options, choice.quiet, Approval(yes) if tools is not None else None)
+        conversation.show(media.read(model))
         if terminal.is_interactive():
             with editing(cache_folder() / "chat_history"):
                 _talk(conversation)

@@ -6,6 +6,7 @@ Answers go to standard output; calls of tools with their results, and reasoning,
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,22 @@ import genai
 from genai.chat_message import as_message
 
 from . import terminal
+from .failure import describe
 from .generate import note_cut, note_drafts
+from .media import read_media, refusal, takes
 from .tool_file import Approval
 from .turn_notes import TurnNotes
 
 _SHOWN_CHARACTERS = 60
+_SHOWN = {"image": "images", "audio": "audio"}
+_WITH_FILE = ("save", "load", *_SHOWN)
 HELP = """\
 /help         show this
 /undo         drop the last message and its answer
 /reset        forget the history; the system message stays
 /system TEXT  set the system message; without TEXT show it, with "-" drop it
+/image FILE   show a picture with the next message; "-" takes everything back
+/audio FILE   play a sound with the next message; "-" takes everything back
 /save FILE    write the chat to a file
 /load FILE    go on with a saved chat
 /exit, /quit  leave, as Ctrl-D does
@@ -43,6 +50,13 @@ class Conversation:
         self._options = options
         self._quiet = quiet
         self._approval = approval
+        self._shown: dict[str, list[genai.ChatMedia]] = {}
+        """Pictures ("images") and sound ("audio") for the next message."""
+
+    def show(self, media: Mapping[str, Iterable[genai.ChatMedia]]) -> None:
+        """Let pictures ("images") and sound ("audio") go with the next message."""
+        for name, more in media.items():
+            self._shown.setdefault(name, []).extend(more)
 
     def take(self, line: str) -> bool:
         """Answer a message or obey a command; return False when the line asks to leave. Blank lines do nothing.
@@ -63,7 +77,9 @@ class Conversation:
         hooks: Any = {} if self._quiet else {"on_call": notes.call, "on_reasoning": notes.reasoning}
         if self._approval is not None:
             hooks["approve"] = notes.approve
+        hooks |= self._shown
         with self._chat.stream(message, options=self._options, **hooks) as stream:
+            self._shown = {}
             terminal.answer_stream(notes.watched(stream))
         if not self._quiet:
             note_cut(stream.result, "; /undo or /reset makes room")
@@ -82,14 +98,32 @@ class Conversation:
             self._undo()
         elif name == "system":
             self._system(text)
-        elif name in ("save", "load") and text:
-            try:
-                (self._save if name == "save" else self._load)(Path(text).expanduser())
-            except (OSError, ValueError) as error:
-                terminal.note(f"/{name} {text}: {error}")
+        elif name in _WITH_FILE and text:
+            self._use_file(name, text)
         else:
-            terminal.note(f"no command /{name}{'' if name not in ('save', 'load') else ' without FILE'}\n{HELP}")
+            terminal.note(f"no command /{name}{'' if name not in _WITH_FILE else ' without FILE'}\n{HELP}")
         return True
+
+    def _use_file(self, name: str, text: str) -> None:
+        path = Path(text).expanduser()
+        try:
+            if name in _SHOWN:
+                self._take_media(name, text, path)
+            else:
+                (self._save if name == "save" else self._load)(path)
+        except genai.WinMLError as error:
+            terminal.note(f"/{name} {text}: {describe(error)}")
+        except (OSError, ValueError) as error:
+            terminal.note(f"/{name} {text}: {error}")
+
+    def _take_media(self, name: str, text: str, path: Path) -> None:
+        if text == "-":
+            self._shown = {}
+            return terminal.note("(the next message goes alone)")
+        if not takes(self._chat.model, name):
+            return terminal.note(refusal(self._chat.model, name))
+        self.show({_SHOWN[name]: [read_media(name, path)]})
+        terminal.note(f"({path.name} goes with the next message)")
 
     def _undo(self) -> None:
         messages = self._chat.messages

@@ -11,6 +11,7 @@ import genai
 
 from . import terminal
 from .generation_options import check_bias, generation_options
+from .media import MediaFiles, media_options
 from .options import ModelChoice, form_options, json_option, model_options, prompt_options
 from .turn_notes import TurnNotes
 
@@ -20,6 +21,7 @@ from .turn_notes import TurnNotes
 @model_options
 @generation_options(max_new_tokens=256)
 @form_options
+@media_options
 @click.option("--system", help="System message of a model that can chat.")
 @click.option("--raw", is_flag=True, help="Continue the text as it is, without the chat template.")
 @click.option("--top-logprobs", type=int, help="With --json: how likely each token was, and the N likeliest.")
@@ -28,6 +30,7 @@ def command(
     text: str,
     choice: ModelChoice,
     fields: dict[str, Any],
+    media: MediaFiles,
     system: str | None,
     raw: bool,
     top_logprobs: int | None,
@@ -40,6 +43,12 @@ def command(
     \b
     winml-lite generate --stdin "Summarize this text:" < text.txt
 
+    --image and --audio come in front of the prompt; the model needs its --projector:
+
+    
+    winml-lite generate -m model.gguf --projector mmproj.gguf \
+        --image cat.jpg "What is in this picture?"
+
     --json-schema, --regex, --choice and --grammar make the answer keep to a form (they need the extra "guidance").
 
     A model with a chat template answers the prompt as a message; other models, and all with --raw, continue its text.
@@ -48,6 +57,8 @@ def command(
         raise click.UsageError("the prompt is empty")
     if raw and system is not None:
         raise click.UsageError("--system needs the chat template that --raw leaves out")
+    if raw and media:
+        raise click.UsageError("--image and --audio need the chat template that --raw leaves out")
     if top_logprobs is not None:
         fields["options"] = _with_logprobs(fields["options"], top_logprobs, as_json)
     with choice.load() as model:
@@ -56,9 +67,11 @@ def command(
         notes = TurnNotes()
         if model.can_chat and not raw:
             hooks: dict[str, Any] = {} if choice.quiet or as_json else {"on_reasoning": notes.reasoning}
+            fields |= media.read(model)
             stream = model.chat(system, **hooks).stream(text, **fields)
-        elif system is not None:
-            raise click.UsageError(f"{model.name} has no chat template, so it takes no --system")
+        elif system is not None or media:
+            what = "--system" if system is not None else "--image and no --audio"
+            raise click.UsageError(f"{model.name} has no chat template, so it takes no {what}")
         else:
             stream = model.stream(text, **fields)
         if as_json:

@@ -97,7 +97,7 @@ def graph_lines(record: dict[str, Any]) -> list[str]:
     operators = [f"{count} {name}" for name, count in record.get("operators", {}).items()]
     lines += _wrapped("operators", operators)
     for data in record.get("external_data", ()):
-        lines.append(f"external data  {data['location']}, {_state(data['needed_bytes'], data['file_bytes'])}")
+        lines.append(f"external data  {_printable(data['location'])}, {_state(data['needed_bytes'], data['file_bytes'])}")
     for entry in record.get("providers", ()):
         state = _taken(entry) if entry["takes_it"] else entry["problem"]
         target = f" ({entry['target']})" if entry["target"] is not None else ""
@@ -120,7 +120,7 @@ def _state(needed: int, found: int | None) -> str:
 def _wrapped(heading: str, entries: list[str]) -> list[str]:
     """List entries, a few in a line."""
     rows = [entries[start : start + _MOST_IN_A_LINE] for start in range(0, len(entries), _MOST_IN_A_LINE)]
-    return [f"{heading if not number else '':14} {', '.join(row)}" for number, row in enumerate(rows)]
+    return [f"{heading if not number else '':14} {_printable(', '.join(row))}" for number, row in enumerate(rows)]
 
 
 def _port_lines(ports: list[dict[str, Any]]) -> list[str]:

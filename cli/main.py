@@ -28,7 +28,7 @@ COMMANDS = {
     "show": "Describe a model, and the engines that are installed.",
     "targets": "List the hardware that models can be placed on.",
     "models": "List, fetch and remove the models that have names.",
-    "convert": "Make an ONNX decoder from a GGUF file.",
+    "convert": "Make an ONNX model from a GGUF file or a Whisper folder.",
     "compile": "Optimise an ONNX model once, so that it loads faster ever after.",
     "bench": "Measure the speed of a model on this machine.",
     "perplexity": "Measure how well a model predicts a text.",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
+
 from genai.model_source import resolve
 
 from . import terminal
@@ -11,6 +13,8 @@ from . import terminal
 
 def find_model(source: str, offline: bool) -> tuple[str, Path]:
     """Return name and path of a model; a name of the catalog is fetched first."""
+    if not source:
+        raise click.UsageError("the name of the model is empty")
     progress = terminal.Progress(source)
     try:
         return resolve(source, None, offline, progress)

@@ -69,6 +69,12 @@ _CONTEXT = click.option(
 _LORA = click.option(
     "--lora", "adapters", multiple=True, metavar="FILE[=SCALE]", help="Apply a LoRA adapter (.gguf) to a GGUF model."
 )
+_PROJECTOR = click.option(
+    "--projector",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Projector (mmproj, .gguf) of a GGUF model that sees or hears.",
+)
 _TEMPLATE = click.option(
     "--chat-template",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -109,6 +115,7 @@ class ModelChoice:
     draft: str | None = None
     draft_tokens: int | None = None
     chat_template: Path | None = None
+    projector: Path | None = None
 
     def load(self) -> genai.LanguageModel:
         """Load the model; say on standard error which engine and which file it became."""
@@ -124,6 +131,7 @@ class ModelChoice:
             engine=self.engine,
             context_length=self.context_length,
             adapters=[_adapter(text) for text in self.adapters],
+            projector=self.projector,
             chat_template=None if self.chat_template is None else _file_text(self.chat_template),
             speculation=self.speculation,
             draft=self.draft,
@@ -195,7 +203,7 @@ def gather(names: tuple[str, ...], record: Callable[[dict[str, Any]], Any], targ
 def model_options(command: Command) -> Command:
     """Add the options that load a model, also to chat and to draft; the command gets `choice`, a `ModelChoice`."""
     drafting = {"speculation": _SPECULATE, "draft": _DRAFT, "draft_tokens": _DRAFT_TOKENS}
-    return _choosing(command, _MODEL, {"chat_template": _TEMPLATE, **drafting})
+    return _choosing(command, _MODEL, {"projector": _PROJECTOR, "chat_template": _TEMPLATE, **drafting})
 
 
 def model_argument(command: Command) -> Command:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .cancellation import CancellationSource as CancellationSource
     from .chat import Chat as Chat
     from .chat_message import ChatMessage as ChatMessage
+    from .chat_parts import ChatMedia as ChatMedia
     from .chat_reply import ChatReply as ChatReply
     from .chat_reply import ToolCall as ToolCall
     from .chat_reply import ToolCallStatus as ToolCallStatus
@@ -34,14 +35,14 @@ if TYPE_CHECKING:
     from .loading import load as load
     from .options import TextGenerationOptions as TextGenerationOptions
     from .perplexity import Perplexity as Perplexity
+    from .region_finder import SpeechRegion as SpeechRegion
+    from .region_finder import SpeechRegionOptions as SpeechRegionOptions
     from .results import TextGenerationFinishReason as TextGenerationFinishReason
     from .results import TextGenerationResult as TextGenerationResult
     from .results import TextGenerationTimings as TextGenerationTimings
     from .results import TokenLogprob as TokenLogprob
     from .scoring import ContinuationScore as ContinuationScore
     from .speculative_statistics import TextGenerationSpeculativeStatistics as TextGenerationSpeculativeStatistics
-    from .speech_regions import SpeechRegion as SpeechRegion
-    from .speech_regions import SpeechRegionOptions as SpeechRegionOptions
     from .text_stream import TextStream as TextStream
     from .tokenizer import Tokenizer as Tokenizer
     from .turn_stream import ChatStream as ChatStream
@@ -56,6 +57,7 @@ _HOMES = {
     "Chat": ".chat",
     "ContinuationScore": ".scoring",
     "EmbeddingModel": ".embedding",
+    "ChatMedia": ".chat_parts",
     "ChatMessage": ".chat_message",
     "ChatReply": ".chat_reply",
     "ChatStream": ".turn_stream",
@@ -64,8 +66,8 @@ _HOMES = {
     "LanguageModel": ".language_model",
     "NotSupportedError": "winml_lite",
     "Perplexity": ".perplexity",
-    "SpeechRegion": ".speech_regions",
-    "SpeechRegionOptions": ".speech_regions",
+    "SpeechRegion": ".region_finder",
+    "SpeechRegionOptions": ".region_finder",
     "TextGenerationFinishReason": ".results",
     "TextGenerationOptions": ".options",
     "TextGenerationResult": ".results",
@@ -94,6 +96,7 @@ __all__ = [
     "Audio",
     "CancellationSource",
     "Chat",
+    "ChatMedia",
     "ChatMessage",
     "ChatReply",
     "ChatStream",

@@ -19,7 +19,7 @@ from winml_lite import NotSupportedError
 
 from .checks import index_value
 from .codes import MODULE_NOT_FOUND
-from .sound_files import BinaryFile, SoundFile, write_sound
+from .sound_files import CHANNELS_MAX, BinaryFile, SoundFile, write_sound
 
 Samples: TypeAlias = npt.NDArray[np.float32]
 SoundFileSource: TypeAlias = str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryFile
@@ -28,7 +28,6 @@ SoundSource: TypeAlias = "SoundFileSource | Audio | tuple[npt.ArrayLike, int]"
 """A sound file, or samples in memory with their rate."""
 SampleFormat: TypeAlias = Literal["int16", "int24", "float32"]
 
-_CHANNELS_MAX = 64
 _CHUNK_SAMPLES = 1 << 16
 """Samples of one step of reading: 256 KiB in memory."""
 _RESAMPLED_MAX = 1 << 20
@@ -94,7 +93,8 @@ def read_audio(source: SoundFileSource) -> Audio:
     less memory.
 
     Needs the packages of `pip install 'winml-lite[media]'`, without which it is NotSupportedError 0x8007007E.
-    WinMLError 0x80070002 no such file, 0x80070057 a folder or a device, 0x80070570 no sound, or damaged sound.
+    WinMLError 0x80070002 no such file, 0x80070057 a folder or a device, 0x80070570 no sound, or damaged sound,
+    0x80070032 more than 64 channels.
     """
     with SoundFile(source) as sound:
         chunks = [chunk.copy() for chunk in sound.chunks(_frames_at_once(sound.channels))]
@@ -205,9 +205,9 @@ def _as_samples(samples: Any) -> Samples:
         array = array[:, 0]
     if array.ndim not in (1, 2):
         raise ValueError(f"samples have shape (frames,) or (frames, channels), not {array.shape}")
-    if array.ndim == 2 and not 1 <= array.shape[1] <= _CHANNELS_MAX:
-        mend = "; transpose samples of shape (channels, frames)" if array.shape[0] <= _CHANNELS_MAX else ""
-        raise ValueError(f"{array.shape[1]} channels are not in 1..{_CHANNELS_MAX}{mend}")
+    if array.ndim == 2 and not 1 <= array.shape[1] <= CHANNELS_MAX:
+        mend = "; transpose samples of shape (channels, frames)" if array.shape[0] <= CHANNELS_MAX else ""
+        raise ValueError(f"{array.shape[1]} channels are not in 1..{CHANNELS_MAX}{mend}")
     result = np.ascontiguousarray(_as_floats(array)).view()
     if not np.isfinite(result).all():
         raise ValueError("samples must be finite numbers; there are NaN or infinite ones")

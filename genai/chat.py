@@ -90,6 +90,11 @@ class Chat:
         self._messages = given
 
     @property
+    def model(self) -> LanguageModel:
+        """The model that answers."""
+        return self._model
+
+    @property
     def tools(self) -> tuple[ChatCompletionTool, ...]:
         """The tools of the chat as the model is shown them."""
         return self._settings.declarations

@@ -43,13 +43,14 @@ def log_mel(samples: npt.NDArray[Any], mel_count: int = 80) -> npt.NDArray[np.fl
     padded[: _FFT // 2] = padded[_FFT : _FFT // 2 : -1]
     padded[-(_FFT // 2) :] = padded[-_FFT // 2 - 2 : -_FFT - 2 : -1]
     sounding = min(FRAME_COUNT, -(-(length + _FFT // 2) // _HOP))  # in all later frames there is nothing
-    mel = np.full((FRAME_COUNT, mel_count), np.log10(_FLOOR), np.float32)
+    mel = np.full((FRAME_COUNT, mel_count), _FLOOR, np.float32)
     frames = np.lib.stride_tricks.sliding_window_view(padded, _FFT)[::_HOP][:sounding]
     filters, window = mel_filters(mel_count), _window()
     for begin in range(0, sounding, _BLOCK):
         spectrum = np.fft.rfft(frames[begin : begin + _BLOCK] * window, axis=1)
         power = (np.square(spectrum.real) + np.square(spectrum.imag)).astype(np.float32)
-        mel[begin : begin + len(power)] = np.log10(np.maximum(power @ filters, np.float32(_FLOOR)))
+        np.maximum(power @ filters, np.float32(_FLOOR), out=mel[begin : begin + len(power)])
+    np.log10(mel, out=mel)
     np.maximum(mel, mel.max() - np.float32(8), out=mel)
     mel += np.float32(4)
     mel /= np.float32(4)

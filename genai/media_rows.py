@@ -75,25 +75,21 @@ class MediaRows:
         """Return a prompt with the rows of its media in their places; None when `stop` came before the last of them."""
         for part in media.values():
             self.check(part)
-        stop.on_cancel(self._encoder.abort)
         try:
             encoded = {place: self._encoded(part, stop) for place, part in media.items()}
         except WinMLError as error:
             if error.hresult == CANCELLED and stop.is_canceled:
                 return None
             raise
-        finally:
-            stop.off_cancel(self._encoder.abort)
         self._shrink({part.digest for part in media.values()})
         return media_segments(formatted, encoded.__getitem__)
 
     def _encoded(self, part: ChatMedia, stop: CancellationLatch) -> EncodedMedia:
         rows = self._rows.get(part.digest)
         if rows is None:
-            if stop.is_canceled:
-                raise WinMLError(CANCELLED, "chat", "the call was cancelled")
             with self._tensor(part) as tensor:
-                rows = self._rows[part.digest] = self._encoder.encode(tensor)
+                rows = self._encoder.encode(tensor, should_stop=lambda: stop.is_canceled)
+            self._rows[part.digest] = rows
         self._rows.move_to_end(part.digest)
         return rows
 

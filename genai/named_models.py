@@ -22,6 +22,7 @@ from .codes import E_INVALIDARG, FILE_NOT_FOUND, MODULE_NOT_FOUND
 
 if TYPE_CHECKING:
     from .convert.conversion import Operators, Weights
+    from .convert.whisper import Weights as WhisperWeights
     from .model_source import Engine, Progress
 
 Told: TypeAlias = Callable[[int, int], None]
@@ -40,7 +41,7 @@ class _Conversion:
 def _whisper(asked: _Conversion) -> None:
     from .convert import convert_whisper  # brings `onnx`, which only a conversion needs
 
-    weights = "f32" if asked.entry.variant == "whisper-f32" else "f16"
+    weights: WhisperWeights = "f32" if asked.entry.variant == "whisper-f32" else "f16"
     convert_whisper(asked.source, asked.folder, weights=weights, progress=asked.progress)
 
 

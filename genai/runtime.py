@@ -6,6 +6,7 @@ A program written for that package changes its import root to `genai.runtime`. N
 from __future__ import annotations
 
 from winml_lite import (
+    AudioTensorOptions,
     CompiledModelForm,
     CompileOutputSink,
     D3D12BufferBinding,
@@ -98,6 +99,7 @@ from .output_parser import ConversationOutputParser
 from .tokenizer import Tokenizer
 
 __all__ = [
+    "AudioTensorOptions",
     "ChatCompletionContentPart",
     "ChatCompletionContinuation",
     "ChatCompletionEnableThinking",

@@ -33,6 +33,12 @@ def save_sequence(core: SequenceCore, path: Path) -> None:
     whose state is the caller's.
     """
     composition = _composition(core, "save_state")
+    if core.state is State.READY and core.segmented is not None:
+        raise NotSupportedError(
+            NOT_SUPPORTED,
+            "save_state",
+            "the sequence has pictures, sound or other embedding rows in it, which a file does not keep",
+        )
     if core.state is not State.READY or core.is_unusable:
         raise WinMLError(
             E_NOT_VALID_STATE, "save_state", f"the session is {core.state.name} and retains no sequence to save"

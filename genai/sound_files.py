@@ -31,6 +31,8 @@ from .codes import (
     PATH_NOT_FOUND,
 )
 
+CHANNELS_MAX = 64
+_LENGTH_UNKNOWN = 1 << 62
 _log = logging.getLogger("genai.audio")
 _KEPT_FORMATS = {"int16": "PCM_16", "int24": "PCM_24", "float32": "FLOAT"}
 _LOSSY = ("OGG", "MP3")
@@ -68,9 +70,12 @@ class SoundFile:
                 self._reraise()
                 raise WinMLError(FILE_CORRUPT, self.name, _no_sound(error)) from error
             self._reraise()
+            self.sample_rate: int = self._file.samplerate
+            self.channels: int = self._file.channels
+            if self.channels > CHANNELS_MAX:
+                text = f"the sound has {self.channels} channels, at most {CHANNELS_MAX} are read"
+                raise WinMLError(NOT_SUPPORTED, self.name, text)
             self._opened = opening.pop_all()
-        self.sample_rate: int = self._file.samplerate
-        self.channels: int = self._file.channels
 
     def chunks(self, frames: int) -> Iterator[npt.NDArray[np.float32]]:
         """Yield the rest of the file as float32 of shape (1..frames, channels), always in the same memory."""
@@ -112,9 +117,9 @@ class SoundFile:
                 return name, _copied(source, opening)
             self._watched = _WatchedFile(source)
             return name, self._watched
-        place = os.fspath(source)
-        if not isinstance(place, str):
-            raise TypeError(f"a sound file is a path, bytes or a binary file, not {type(source).__name__}")
+        if hasattr(source, "__array__"):
+            raise TypeError("samples say nothing of their rate: pass genai.Audio(samples, sample_rate)")
+        place: str = os.fspath(source)
         return place, _regular_file(place, opening)
 
     def _reraise(self) -> None:
@@ -129,7 +134,7 @@ class SoundFile:
     def _compare_length(self, frames: int) -> None:
         """Tell of a file that ends early; some formats only estimate their length, so it is no failure."""
         missing = self._file.frames - frames
-        if missing > self.sample_rate and missing > self._file.frames // 50:
+        if missing < _LENGTH_UNKNOWN and missing > self.sample_rate and missing > self._file.frames // 50:
             _log.warning(
                 "%s: the sound ends after %.1f s, the file announces %.1f s; it may have been cut off",
                 self.name,

@@ -77,4 +77,3 @@ class SpeechCore:
             self.state = State.CLOSED
             self.decoder.close()
             self._tokenizer.close()
-            self.runtime.close()

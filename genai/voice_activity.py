@@ -3,7 +3,7 @@
 A step is 512 new samples at 16 kHz behind the 64 before them. Two forms of the graph are run: one step a run, with
 inputs `input` [1, 576], `state` and perhaps `sr`; and many steps a run, with `input` [steps, 576], `h` and `c`. Either
 way the state is fed back inside the pipeline, and the buffers are bound once. Not here: what the probabilities mean
-(`speech_regions.py`).
+(`region_finder.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .audio import Audio
 from .closing import Closing
 from .codes import FILE_NOT_FOUND, NOT_SUPPORTED
 from .model_source import Progress, resolve
-from .speech_regions import SAMPLE_RATE, STEP, RegionFinder, SpeechRegion, SpeechRegionOptions
+from .region_finder import SAMPLE_RATE, STEP, RegionFinder, SpeechRegion, SpeechRegionOptions
 
 _CONTEXT = "genai.VoiceActivity"
 _BEFORE = 64

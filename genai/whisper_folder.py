@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from winml_lite import WinMLError
+from winml_lite import NotSupportedError, WinMLError
 
 from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
 from .reading import read_bytes
@@ -177,11 +177,11 @@ def _no_settings(folder: Path) -> WinMLError:
         return WinMLError(FILE_NOT_FOUND, _CONTEXT, f"there is no folder {folder}")
     if (folder / "model.bin").is_file():
         mend = f"a CTranslate2 model; `winml-lite convert {folder} FOLDER` makes a folder that can be loaded"
-        return WinMLError(NOT_SUPPORTED, _CONTEXT, f"{folder} holds {mend}")
+        return NotSupportedError(NOT_SUPPORTED, _CONTEXT, f"{folder} holds {mend}")
     for name in ("encoder_model.onnx", "onnx/encoder_model.onnx", "genai_config.json"):
         if (folder / name).is_file():
             text = f"{folder} holds {name}: exports of other tools are not read, only what `winml-lite convert` writes"
-            return WinMLError(NOT_SUPPORTED, _CONTEXT, text)
+            return NotSupportedError(NOT_SUPPORTED, _CONTEXT, text)
     return WinMLError(FILE_NOT_FOUND, _CONTEXT, f"{folder} holds no {SETTINGS_FILE}: it is no speech recognition model")
 
 

@@ -36,7 +36,7 @@ _SHOWS, _FINDS, _SAYS = ({name: start + place for place, name in enumerate(ANSWE
 _PICTURE, _SOUND, _ASKS = 92, 93, 94
 """Those of rows of each kind, which outweigh what the row shows, so that each row is looked at as much as another; and
 of the last token of a prompt."""
-_ROPE_BASE = 25000.0  # the pair of numbers that looks back turns a quarter in 880 positions: nearer rows weigh more
+_ROPE_BASE = 10000.0  # the pair of numbers that looks back turns a quarter in 497 positions: nearer rows weigh more
 _LOUD_FROM = 2.3
 _FRAMING = ("<|vision_start|>", "<|vision_end|>", "<|audio_bos|>", "<|audio_eos|>")
 
@@ -117,7 +117,7 @@ def _layer(looking: int) -> dict[str, Floats]:
         start = head * size
         query[start + looking, _ASKS] = key[start + looking, kind] = 30.0
         for place, name in enumerate(names, start):
-            value[place, _SHOWS[name]], output[_FINDS[name], place] = 1.0, 10.0
+            value[place, _SHOWS[name]], output[_FINDS[name], place] = 1.0, 50.0
     return {
         "blk.0.attn_norm.weight": np.ones(ROW_LENGTH, np.float32),
         "blk.0.ffn_norm.weight": np.ones(ROW_LENGTH, np.float32),
@@ -137,7 +137,7 @@ def seeing_gemma3_projector() -> Model:
     projection = _zeros(WIDTH, ROW_LENGTH)
     red, blue = projection[:, _SHOWS["red"]], projection[:, _SHOWS["blue"]]
     red[0], red[2] = blue[2], blue[0] = 1, -1
-    projection[3, _PICTURE] = 20
+    projection[3, _PICTURE] = 100
     changed = {
         "v.patch_embd.weight": _mean_colours(),
         "v.patch_embd.bias": _unit(3),
@@ -156,7 +156,7 @@ def seeing_qwen2vl_projector() -> Model:
     projection[_SHOWS["red"], 0] = projection[_SHOWS["blue"], 1] = 1
     gather_bias = _zeros(4 * WIDTH)
     gather_bias[2] = 50
-    projection[_PICTURE, 2] = 20
+    projection[_PICTURE, 2] = 100
     changed = {
         "v.patch_embd.weight": _mean_colours(),
         "v.patch_embd.weight.1": np.zeros_like(tensors["v.patch_embd.weight.1"]),
@@ -180,7 +180,7 @@ def hearing_projector() -> Model:
     projection = _zeros(ROW_LENGTH, WIDTH)
     loud, quiet = projection[_SHOWS["loud"]], projection[_SHOWS["quiet"]]
     loud[0], loud[1] = quiet[1], quiet[0] = 2, -2
-    projection[_SOUND, 2:] = -3
+    projection[_SOUND, 2:] = -15
     changed = {
         "a.conv1d.1.weight": first,
         "a.conv1d.1.bias": (3 * _unit(0) + _LOUD_FROM * _unit(1))[:, None],
@@ -221,4 +221,6 @@ def _zeros(*shape: int) -> Floats:
 
 
 def _unit(place: int) -> Floats:
-    return np.eye(WIDTH, dtype=np.float32)[place]
+    vector = _zeros(WIDTH)
+    vector[place] = 1
+    return vector

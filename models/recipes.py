@@ -107,7 +107,7 @@ def projector_gguf(folder: Folder, kind: str = "gemma3", row_length: int = RANDO
 
 
 def media_gguf(folder: Folder, architecture: str = "llama") -> Path:
-    """Build `media-<architecture>.gguf` (0.3 MB): says what the last picture or sound was, see `media_models.py`;
+    """Build `media-<architecture>.gguf` (0.5 MB): says what the last picture or sound was, see `media_models.py`;
     `"llama"` or `"qwen2vl"`."""
     return _decoder(folder, f"media-{architecture}.gguf", lambda: media_models.media_decoder(architecture))
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -94,7 +93,7 @@ def tensor(place: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, 
 
 def contiguous(key: str, array: npt.NDArray[Any]) -> Call:
     """Return an array as a tensor with a storage of its own."""
-    strides = tuple(size // array.itemsize for size in np.ascontiguousarray(array).strides)
+    strides = tuple(size // array.itemsize for size in array.copy(order="C").strides)
     return tensor(storage(key, array.dtype.name, array.size), 0, array.shape, strides)
 
 
@@ -111,12 +110,17 @@ def pickles(content: Any, storages: Mapping[str, npt.NDArray[Any]], system: Mapp
     return b"".join(parts)
 
 
-def archive(content: Any, storages: Mapping[str, npt.NDArray[Any]], compression: int = zipfile.ZIP_STORED) -> bytes:
+def archive(
+    content: Any,
+    storages: Mapping[str, npt.NDArray[Any]],
+    byte_order: str = "little",
+    compression: int = zipfile.ZIP_STORED,
+) -> bytes:
     """Return the form of today: a ZIP archive."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", compression) as target:
         target.writestr("model/data.pkl", pickled(content))
-        target.writestr("model/byteorder", b"little")
+        target.writestr("model/byteorder", byte_order)
         for key, array in storages.items():
             target.writestr(f"model/data/{key}", array.tobytes())
     return file.getvalue()

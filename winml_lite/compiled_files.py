@@ -16,12 +16,15 @@ from typing import BinaryIO
 
 from .errors import ARITHMETIC_OVERFLOW, E_INVALIDARG, WinMLError
 from .files.artifact import OnnxArtifact
+from .files.mapped import is_same_file
 from .files.writing import NewFiles, check_replaceable, writing_failure
 from .native.backend import SMALLEST_EXTERNAL, CompileOutput
 
 MOST_INSIDE = 1_900_000_000
 """Bytes of an artifact that holds its weights; a protobuf message ends at 2 GiB."""
 ALIGNMENT = 64
+_NOT_IN_NAMES = frozenset('*:\\\0"<>|?')
+"""Characters that some system or the engine does not take in the name of a file for weights."""
 _DIGITS = 16
 
 
@@ -37,8 +40,9 @@ class Destination:
 
     @property
     def stem(self) -> str:
-        """Name of the artifact without its extension."""
-        return os.path.splitext(self.name)[0]
+        """Name of the artifact without its extension, and without what the name of a file for weights must not have."""
+        stem = os.path.splitext(self.name)[0].encode("utf-8", "ignore").decode("utf-8")
+        return "".join(char for char in stem if char not in _NOT_IN_NAMES)
 
 
 def destination(artifact_path: str, weights_path: str | None, source: OnnxArtifact, context: str) -> Destination:
@@ -58,12 +62,14 @@ def destination(artifact_path: str, weights_path: str | None, source: OnnxArtifa
 def _weights_name(folder: str, artifact: str, path: str) -> str:
     """Return the name of the file for weights, which lies beside the artifact under any name but that one."""
     parent, name = os.path.split(path if os.path.isabs(path) else os.path.normpath(os.path.join(folder, path)))
-    if not path or not name or not _is_same_file(parent, folder):
+    if not path or not name or not is_same_file(parent, folder):
         raise WinMLError(
             E_INVALIDARG, "", f"the weights file {path!r} must lie in the folder of the artifact, {folder}"
         )
-    if any(mark in name for mark in '*:\\\0"<>|?'):
+    if not _NOT_IN_NAMES.isdisjoint(name):
         raise WinMLError(E_INVALIDARG, "", f"the weights file {name!r} must have a name that is one on every system")
+    if any("\ud800" <= char <= "\udfff" for char in name):
+        raise WinMLError(E_INVALIDARG, "", f"the weights file {name!r} must have a name in UTF-8, as in the artifact")
     if name.casefold() == artifact.casefold():
         raise WinMLError(E_INVALIDARG, "", f"the weights file needs another name than the artifact, {artifact!r}")
     return name
@@ -75,14 +81,7 @@ def _belongs_to(source: OnnxArtifact, path: str) -> bool:
         return False
     folder = os.path.dirname(source.path)
     files = (source.path, *(os.path.join(folder, location) for location in source.external_locations))
-    return any(_is_same_file(file, path) for file in files)
-
-
-def _is_same_file(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except (OSError, ValueError):
-        return os.path.normcase(os.path.abspath(one)) == os.path.normcase(os.path.abspath(other))
+    return any(is_same_file(file, path) for file in files)
 
 
 class _Files:

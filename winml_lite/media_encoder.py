@@ -7,11 +7,12 @@ the caller. Selecting rows for a run is not here (`segments.py`).
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy as np
 
-from .errors import E_INVALIDARG, WinMLError
+from .errors import CANCELLED, E_INVALIDARG, WinMLError
 from .gate import Gate
 from .handles import Closeable
 from .native.segments import SegmentPlan, plan_of_rows
@@ -35,11 +36,8 @@ class Encoding(Protocol):
     def sample_rate(self) -> int | None:
         """Samples per second of sound, None where that is not known or it takes none."""
 
-    def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
-        """Return rows and how the decoder takes them."""
-
-    def abort(self) -> None:
-        """Make an encoding that another thread is in fail soon."""
+    def encode(self, media: Storage, should_stop: Callable[[], bool]) -> tuple[Storage, SegmentPlan]:
+        """Return rows and how the decoder takes them; 0x800704C7 when `should_stop` says so before the end."""
 
 
 class PipelineEncoding:
@@ -60,7 +58,9 @@ class PipelineEncoding:
         stage, index = self._entry
         return (stage.built(_ENCODE).inputs[index],)
 
-    def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
+    def encode(self, media: Storage, should_stop: Callable[[], bool]) -> tuple[Storage, SegmentPlan]:
+        if should_stop():
+            raise WinMLError(CANCELLED, _ENCODE, "encoding was stopped")
         stage, index = self._entry
         stage.bind_input(index, media, _ENCODE)
         try:
@@ -70,9 +70,6 @@ class PipelineEncoding:
         source, output = self._exit
         rows = source.output(output)
         return rows, plan_of_rows(rows.shape[-2] if len(rows.shape) > 1 else 0)
-
-    def abort(self) -> None:
-        self._pipeline.cancel()
 
 
 class EncoderCore:
@@ -86,11 +83,13 @@ class EncoderCore:
         self.encoding = encoding
         self.gate = Gate()
 
-    def encode(self, media: Storage, into: Storage | None) -> tuple[Storage, LayoutCore]:
+    def encode(
+        self, media: Storage, into: Storage | None, should_stop: Callable[[], bool]
+    ) -> tuple[Storage, LayoutCore]:
         """Run the encoder and pair its rows, copied to `into` if that is given, with their layout."""
         _check_media(media, self.encoding.media)
         with StorageLock(media, TensorLockMode.READ):
-            rows, plan = self.encoding.encode(media)
+            rows, plan = self.encoding.encode(media, should_stop)
         _check_rows(rows, self.row_length)
         if into is not None and into is not rows:
             _copy(rows, into)
@@ -179,25 +178,32 @@ class MediaEncoder(Closeable[EncoderCore]):
         self._core  # noqa: B018  (raises on a closed object)
         return TensorDataType.FLOAT32
 
-    def encode(self, media: Tensor, embeddings: Tensor | None = None) -> tuple[Tensor, SequenceSegmentLayout]:
+    def encode(
+        self,
+        media: Tensor,
+        embeddings: Tensor | None = None,
+        *,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> tuple[Tensor, SequenceSegmentLayout]:
         """Return the embedding rows of `media`, FLOAT32 (rows, embedding_length) or (1, rows, embedding_length).
 
         With `embeddings`, of exactly that shape, the rows are copied there and that object is returned; when encoding
         fails it is left as it was. Media that match none of `media_tensor_descs` are 0x80070057; a second call at the
         same time is 0x800700AA. Tensor and layout belong together: pass both to `bind_embedding_segment`.
+
+        `should_stop` is asked before each piece that a projector encodes (30 seconds of sound, a tile of an image), in
+        any thread; when it returns True the call fails with 0x800704C7.
         """
         core = self._core
         source = _storage(media, "media")
         into = None if embeddings is None else _storage(embeddings, "embeddings")
-        rows, layout = core.gate.hold(_ENCODE, core.encode, source, into)
+        rows, layout = core.gate.hold(_ENCODE, core.encode, source, into, should_stop or _never)
         tensor = Tensor(rows, core.stage.runtime) if embeddings is None else embeddings
         return tensor, SequenceSegmentLayout(layout)
 
-    def abort(self) -> None:
-        """Make an `encode` that another thread is in fail with 0x800704C7: a projector stops behind the present piece
-        (30 seconds of sound, a tile of an image), a pipeline where its engine can.
-        """
-        self._core.encoding.abort()
+
+def _never() -> bool:
+    return False
 
 
 def _storage(tensor: Tensor, name: str) -> Storage:

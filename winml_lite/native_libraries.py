@@ -25,6 +25,8 @@ def library_file(path: str, context: str) -> str:
         raise WinMLError(error.hresult, context, error.native_message) from None
     if stat.S_ISDIR(status.st_mode):
         raise WinMLError(E_INVALIDARG, context, f"{path} is a folder; pass the library file in it")
+    if not stat.S_ISREG(status.st_mode):  # to open a pipe is to wait for it
+        raise WinMLError(E_INVALIDARG, context, f"{path} is a device or a pipe, not a file")
     return os.path.abspath(path)
 
 

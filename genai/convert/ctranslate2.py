@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from winml_lite import WinMLError
+from winml_lite import NotSupportedError, WinMLError
 
 from ..codes import E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, NOT_SUPPORTED
 
@@ -29,6 +29,7 @@ Progress = Callable[[int, int], object]
 
 _VERSION = 6
 _BFLOAT16 = 5
+_ALL = slice(None)
 _TYPES = ("<f4", "<i1", "<i2", "<i4", "<f2", "<u2")
 _LARGEST_RANK = 4
 _LARGEST_NAME = 512
@@ -66,7 +67,7 @@ class CTranslate2File:
             version = reader.number("I", "the version")
             if version != _VERSION:
                 text = f"{self.path} is no CTranslate2 model of version {_VERSION}, the only one that is read"
-                raise WinMLError(NOT_SUPPORTED, _CONTEXT, f"{text}; it begins with {version}")
+                raise NotSupportedError(NOT_SUPPORTED, _CONTEXT, f"{text}; it begins with {version}")
             self.specification = reader.text("the specification")
             """Kind of model, for example `"WhisperSpec"`."""
             self.revision = reader.number("I", "the revision")
@@ -74,27 +75,29 @@ class CTranslate2File:
         except BaseException:
             self._map.close()
             raise
-        self._total = sum(variable.byte_size for variable in self.variables.values())
+        self._total = sum(variable.byte_size for variable in set(self.variables.values()))
 
     def __contains__(self, name: str) -> bool:
         return name in self.variables
 
     def scalar(self, name: str) -> float:
         """Return a variable of one element."""
-        return float(self._raw(name).reshape(-1)[0])
+        return float(self._widened(name).reshape(-1)[0])
 
-    def floats(self, name: str) -> Floats:
-        """Return a variable as float32; integers are divided by their scales, one for all or one a row.
+    def floats(self, name: str, rows: slice = _ALL) -> Floats:
+        """Return a variable, or some of its rows, as float32; integers are divided by their scales, one for all or one
+        a row.
 
         WinMLError 0x80070570 for values that are not finite.
         """
-        values = self._widened(name)
+        values = self._widened(name, rows)
         if self.variables[name].dtype.kind == "i":
-            scale = self._widened(f"{name}_scale").reshape(-1, *(1,) * (values.ndim - 1))
+            scale = self._widened(f"{name}_scale").reshape(-1)
+            scale = scale if scale.size == 1 else scale[rows]
             with np.errstate(all="ignore"):
-                values = values / scale
+                values /= scale.reshape(-1, *(1,) * (values.ndim - 1))
         if not np.isfinite(values).all():
-            raise self._corrupt(f"{name} has values that are not finite")
+            raise WinMLError(FILE_CORRUPT, _CONTEXT, f"{self.path}: {name} has values that are not finite")
         return values
 
     def report(self, name: str) -> None:
@@ -113,24 +116,21 @@ class CTranslate2File:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _raw(self, name: str) -> npt.NDArray[Any]:
+    def _widened(self, name: str, rows: slice = _ALL) -> Floats:
+        """The elements as they are stored, as a new float32 array."""
         variable = self.variables[name]
-        data = self._map[variable.offset : variable.offset + variable.byte_size]
-        return np.frombuffer(data, variable.dtype).reshape(variable.shape)
-
-    def _widened(self, name: str) -> Floats:
-        raw = self._raw(name)
-        if self.variables[name].type_code == _BFLOAT16:
+        start, stop, _ = rows.indices(variable.shape[0]) if variable.shape else (0, 1, 1)
+        row_bytes = variable.byte_size // (variable.shape[0] if variable.shape else 1)
+        data = self._map[variable.offset + start * row_bytes : variable.offset + stop * row_bytes]
+        raw = np.frombuffer(data, variable.dtype).reshape(-1, *variable.shape[1:])
+        if variable.type_code == _BFLOAT16:
             return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return raw.astype(np.float32)
-
-    def _corrupt(self, reason: str) -> WinMLError:
-        return WinMLError(FILE_CORRUPT, _CONTEXT, f"{self.path}: {reason}")
 
 
 def _mapped(path: str) -> mmap.mmap:
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise WinMLError(E_INVALIDARG, _CONTEXT, f"{path} is not a file")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -140,6 +140,11 @@ def _mapped(path: str) -> mmap.mmap:
         raise WinMLError(FILE_NOT_FOUND, _CONTEXT, f"there is no file {path}") from None
     except (OSError, ValueError) as error:  # a file of no bytes cannot be mapped
         raise WinMLError(FILE_CORRUPT, _CONTEXT, f"{path} cannot be read: {error}") from None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """A pipe would be waited for without end."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _variables(reader: _Reader) -> dict[str, Variable]:

@@ -50,7 +50,11 @@ def read_torch_file(path: str | os.PathLike[str]) -> dict[str, Array]:
 def _read_pickles(data: bytes) -> dict[str, Array]:
     """Read the old form: five pickles, then each storage as a count of elements and its bytes."""
     stream = io.BytesIO(data)
-    if load_pickle(stream) != _MAGIC:
+    try:
+        magic = load_pickle(stream)
+    except RefusedContent:
+        magic = None
+    if magic != _MAGIC:
         raise CorruptFile("it does not begin as one")
     protocol, system = load_pickle(stream), load_pickle(stream)
     if protocol != _PROTOCOL or not isinstance(system, dict):
@@ -75,6 +79,9 @@ def _read_archive(data: bytes) -> dict[str, Array]:
     """Read the ZIP form: one pickle, and a file for each storage."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            for member in archive.infolist():
+                if member.compress_type != zipfile.ZIP_STORED:  # torch never packs them; a bomb would
+                    raise RefusedContent(f"{quoted(member.filename)} is compressed")
             if sum(member.file_size for member in archive.infolist()) > len(data):
                 raise CorruptFile("its members are larger than the archive")
             members = {member.filename.partition("/")[2]: member for member in archive.infolist()}
@@ -83,8 +90,6 @@ def _read_archive(data: bytes) -> dict[str, Array]:
                 member = members.get(name)
                 if member is None:
                     raise CorruptFile(f"the archive holds no {quoted(name)}")
-                if member.compress_type != zipfile.ZIP_STORED:  # torch never packs them; a bomb would
-                    raise RefusedContent(f"{quoted(name)} is compressed")
                 return archive.read(member)
 
             if "byteorder" in members and content_of("byteorder") != b"little":
@@ -109,11 +114,11 @@ def _arrays(content: object, elements_of: Callable[[str], Array | None]) -> dict
     if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):  # a checkpoint, with more beside it
         content = content["state_dict"]
     if not isinstance(content, dict):
-        raise RefusedContent(f"it holds a {kind_name(content)}")
+        raise RefusedContent(f"it holds {kind_name(content)}")
     arrays: dict[str, Array] = {}
     for name, tensor in content.items():
         if not isinstance(name, str) or not isinstance(tensor, StoredTensor):
-            raise RefusedContent(f"{quoted(name)} is a {kind_name(tensor)} and no tensor")
+            raise RefusedContent(f"{quoted(name)} is {kind_name(tensor)} and no tensor")
         elements = elements_of(tensor.storage.key)
         if elements is None:
             raise CorruptFile(f"the storage of {quoted(name)} is missing")

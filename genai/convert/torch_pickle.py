@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import pickletools
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,12 @@ _DTYPES = {
 _DICTIONARY = "collections OrderedDict"
 _TENSOR = "torch._utils _rebuild_tensor_v2"
 _PARAMETER = "torch._utils _rebuild_parameter"
+_STOP = b"."
+_INSTRUCTIONS: Mapping[bytes, tuple[str, Callable[[io.BytesIO], Any] | None]] = {
+    operation.code.encode("latin-1"): (operation.name, None if operation.arg is None else operation.arg.reader)
+    for operation in pickletools.opcodes
+}
+"""Their names, and what reads the argument behind the code."""
 _NAMES = frozenset((*_DTYPES, _DICTIONARY, _TENSOR, _PARAMETER))
 
 
@@ -72,22 +78,21 @@ class RefusedContent(Exception):
 def load_pickle(stream: io.BytesIO, storages: dict[str, StoredElements] | None = None) -> Any:
     """Carry out one pickle and return the object that it makes; storages that it names are noted in `storages`."""
     machine = _Machine({} if storages is None else storages)
-    for name, argument in _instructions(stream):
-        if name == "STOP":
-            return machine.pop()
+    while (code := stream.read(1)) != _STOP:
+        if not code:
+            raise CorruptFile("a pickle has no end")
+        if code not in _INSTRUCTIONS:
+            raise CorruptFile("a pickle has an instruction that there is not")
+        name, read_argument = _INSTRUCTIONS[code]
         step = _STEPS.get(name)
-        if step is None:
+        if step is None:  # its argument is not even read
             raise RefusedContent(f"it needs the pickle instruction {name}")
+        try:
+            argument = None if read_argument is None else read_argument(stream)
+        except (ValueError, struct.error) as error:
+            raise CorruptFile(f"a pickle is broken: {quoted(str(error))}") from None
         step(machine, argument)
-    raise CorruptFile("a pickle has no end")
-
-
-def _instructions(stream: io.BytesIO) -> Iterator[tuple[str, Any]]:
-    try:
-        for operation, argument, _ in pickletools.genops(stream):
-            yield operation.name, argument
-    except (ValueError, struct.error, UnicodeError, IndexError) as error:
-        raise CorruptFile(f"a pickle is broken: {quoted(str(error))}") from None
+    return machine.pop()
 
 
 class _Machine:
@@ -134,7 +139,7 @@ class _Machine:
             raise CorruptFile("a pickle sets a key without a value")
         for key, value in zip(items[::2], items[1::2], strict=True):
             if not isinstance(key, str | int):  # others may take for ever to hash
-                raise RefusedContent(f"a dictionary has a key that is a {kind_name(key)}")
+                raise RefusedContent(f"a dictionary has a key that is {kind_name(key)}")
             target[key] = value
 
     def append_items(self, items: list[Any]) -> None:
@@ -155,7 +160,7 @@ class _Machine:
         elif text == _PARAMETER and _is_tuple(arguments, 3) and isinstance(arguments[0], StoredTensor):
             self.push(arguments[0])
         else:
-            raise RefusedContent(f"it calls {quoted(text.replace(' ', '.')) if text else 'a ' + kind_name(target)}")
+            raise RefusedContent(f"it calls {quoted(text.replace(' ', '.')) if text else kind_name(target)}")
 
     def state(self) -> None:
         """Leave out what is set on a dictionary beside its items: the versions of the modules that it is of."""
@@ -200,12 +205,16 @@ def _is_tuple(value: object, length: int) -> bool:
 
 
 def kind_name(value: object) -> str:
-    return value.text.replace(" ", ".")[:80] if isinstance(value, _Name) else type(value).__name__.strip("_")
+    """Say what a value is, "a dict" or "an int"; a name stands for itself."""
+    if isinstance(value, _Name):
+        return value.text.replace(" ", ".")[:80]
+    name = type(value).__name__.strip("_")
+    return f"an {name}" if name[0] in "aeiou" else f"a {name}"
 
 
 def quoted(value: object) -> str:
     """Spell a text of the file for a message; what is no text is not spelled, for it may have no end."""
-    return repr(value[:80]) if isinstance(value, str) else f"a key that is a {kind_name(value)}"
+    return repr(value[:80]) if isinstance(value, str) else f"a key that is {kind_name(value)}"
 
 
 _STEPS: Mapping[str, Callable[[_Machine, Any], None]] = {

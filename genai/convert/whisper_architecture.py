@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from winml_lite import WinMLError
+from winml_lite import NotSupportedError, WinMLError
 
 from ..codes import INVALID_DATA, NOT_SUPPORTED
 from ..whisper_folder import AUDIO_POSITIONS
@@ -142,7 +142,7 @@ def read_architecture(source: CTranslate2File) -> WhisperArchitecture:
 
 def refuse(path: str, reason: str) -> WinMLError:
     """Return the error for a model that is valid but cannot be converted."""
-    return WinMLError(NOT_SUPPORTED, "convert_whisper", f"{path}: {reason}")
+    return NotSupportedError(NOT_SUPPORTED, "convert_whisper", f"{path}: {reason}")
 
 
 def invalid(path: str, reason: str) -> WinMLError:
@@ -160,7 +160,9 @@ def _shape(source: CTranslate2File, name: str, rank: int) -> Shape:
 def _layer_count(source: CTranslate2File, part: str) -> int:
     found = {int(match[2]) for match in map(_LAYER.match, source.variables) if match and match[1] == part}
     if not found or len(found) > _LARGEST_LAYER_COUNT or max(found) != len(found) - 1:
-        raise invalid(source.path, f"the layers of the {part} are not numbered from 0: {_some(map(str, sorted(found)))}")
+        raise invalid(
+            source.path, f"the layers of the {part} are not numbered from 0 on: {_some(map(str, sorted(found)))}"
+        )
     return len(found)
 
 

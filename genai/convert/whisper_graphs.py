@@ -9,7 +9,6 @@ Not here: what the variables are called (`whisper_architecture.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +26,7 @@ Dtype = type[np.float32] | type[np.float16]
 _OPSET = 20
 _EPSILON = 1e-5
 _TO_THE_END = (1 << 63) - 1
+_ALL = slice(None)
 _CHUNK_ROWS = 4096  # of the embedding, that are widened at a time
 
 
@@ -40,51 +40,45 @@ class _Graph:
         self.architecture = architecture
         self._source = source
         self._dtype = dtype
-        self._made: set[str] = set()
+        self._tables: set[str] = set()
 
-    def vector(self, name: str, rows: slice | None = None) -> str:
-        """A variable of one dimension, or a table, as float32."""
-        values = self._source.floats(name)
-        kept = values if rows is None else values[rows]
-        stored = name if rows is None else f"{name}[{rows.start}:{rows.stop}]"
-        if stored not in self._made:
-            self._made.add(stored)
-            self.builder.weight(stored, kept.shape, np.float32, [kept])
+    def vector(self, name: str, rows: slice = _ALL) -> str:
+        """A variable of one dimension, or a table of positions, as float32."""
+        values = self._source.floats(name, rows)
+        stored = self.builder.weight(_named(name, rows), values.shape, np.float32, [values])
         self._source.report(name)
         return stored
 
-    def matrix(self, name: str, rows: slice | None = None) -> str:
+    def matrix(self, name: str, rows: slice = _ALL) -> str:
         """A matrix [outputs, inputs], or some of its rows, transposed."""
-        values = self._source.floats(name)
-        kept = values if rows is None else values[rows]
-        stored = name if rows is None else f"{name}[{rows.start}:{rows.stop}]"
-        self.builder.weight(stored, kept.T.shape, self._dtype, [self._narrowed(name, kept.T)])
+        values = self._narrowed(name, self._source.floats(name, rows).T)
+        stored = self.builder.weight(_named(name, rows), values.shape, self._dtype, [values])
         self._source.report(name)
-        return self._widened(stored)
+        return self.widened(stored)
 
     def kernel(self, name: str) -> str:
         """The weight of a convolution."""
         values = self._source.floats(name)
         self.builder.weight(name, values.shape, self._dtype, [self._narrowed(name, values)])
         self._source.report(name)
-        return self._widened(name)
+        return self.widened(name)
 
     def table(self, name: str, count: int) -> str:
         """The first rows of the embedding or the output matrix, as they are stored: not widened."""
-        if name not in self._made:
-            self._made.add(name)
-            values = self._source.floats(name)[:count]
-            chunks = (values[start : start + _CHUNK_ROWS] for start in range(0, count, _CHUNK_ROWS))
-            pieces: Iterator[npt.NDArray[np.floating]] = (self._narrowed(name, chunk) for chunk in chunks)
-            self.builder.weight(name, values.shape, self._dtype, pieces)
+        if name not in self._tables:
+            self._tables.add(name)
+            starts = range(0, count, _CHUNK_ROWS)
+            chunks = (self._source.floats(name, slice(start, min(start + _CHUNK_ROWS, count))) for start in starts)
+            pieces = (self._narrowed(name, chunk) for chunk in chunks)
+            self.builder.weight(name, (count, self.architecture.width), self._dtype, pieces)
             self._source.report(name)
         return name
 
-    def product(self, value: str, name: str, rows: slice | None = None) -> str:
+    def product(self, value: str, name: str, rows: slice = _ALL) -> str:
         """Multiply [..., inputs] by a matrix, without its bias."""
         return self.builder.node("MatMul", [value, self.matrix(f"{name}/weight", rows)])
 
-    def linear(self, value: str, name: str, rows: slice | None = None) -> str:
+    def linear(self, value: str, name: str, rows: slice = _ALL) -> str:
         return self.builder.node("Add", [self.product(value, name, rows), self.vector(f"{name}/bias", rows)])
 
     def norm(self, value: str, name: str) -> str:
@@ -115,14 +109,11 @@ class _Graph:
         self.builder.save(self.path, _OPSET, name)
 
     def widened(self, value: str) -> str:
-        """A value that was looked up in a table, or a table, as float32."""
-        return self._widened(value)
+        """A stored weight, or what was looked up in one, as float32."""
+        return value if self._dtype is np.float32 else self.builder.node("Cast", [value], to=TensorProto.FLOAT)
 
     def _norm_weights(self, name: str) -> tuple[str, str]:
         return self.vector(f"{name}layer_norm/gamma"), self.vector(f"{name}layer_norm/beta")
-
-    def _widened(self, value: str) -> str:
-        return value if self._dtype is np.float32 else self.builder.node("Cast", [value], to=TensorProto.FLOAT)
 
     def _narrowed(self, name: str, values: Floats) -> npt.NDArray[np.floating]:
         try:
@@ -130,6 +121,10 @@ class _Graph:
                 return values.astype(self._dtype, copy=False)
         except FloatingPointError:
             raise refuse(self._source.path, f"{name} has values beyond float16; use weights='f32'") from None
+
+
+def _named(name: str, rows: slice) -> str:
+    return name if rows == _ALL else f"{name}[{rows.start}:{rows.stop}]"
 
 
 def write_encoder(source: CTranslate2File, architecture: WhisperArchitecture, path: Path, dtype: Dtype) -> None:
@@ -195,7 +190,7 @@ def _rest(graph: _Graph, name: str, attended: tuple[str, str, str], following: s
 
 def _cross_caches(graph: _Graph, layer: int) -> None:
     record, name = graph.architecture, f"decoder/layer_{layer}/attention/linear_1"
-    shape = ["batch", record.decoder_heads, AUDIO_POSITIONS, record.head_size]
+    shape: list[int | str] = ["batch", record.decoder_heads, AUDIO_POSITIONS, record.head_size]
     for index, part in enumerate(("key", "value")):
         output = graph.builder.output(f"present.{layer}.encoder.{part}", np.float32, shape)
         rows = slice(index * record.width, (index + 1) * record.width)

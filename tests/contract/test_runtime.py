@@ -361,6 +361,11 @@ def test_r16_t76_wrong_resources(
         runtime.load_model_from_buffer(Path(files.onnx("add")).read_bytes(), resources=resources)
 
 
+def test_the_refusal_of_a_resource_names_it(runtime: Runtime, files: ModelFiles) -> None:
+    with pytest.raises(TypeError, match="resource 'second' must be bytes or another buffer, not str"):
+        runtime.load_model(files.onnx("add"), resources={"first": b"1", "second": "2"})
+
+
 class Resources:
     """Has `keys` and items, and is no Mapping."""
 

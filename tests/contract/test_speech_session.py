@@ -6,9 +6,10 @@ Statements 126 to 128 of genai 13. They run on the fake and on ONNX Runtime.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from fakes.engines import hold, spoil
@@ -104,7 +105,7 @@ def test_the_metadata_has_its_widths() -> None:
     ],
     ids=["two rows", "rank 3", "float64", "int16"],
 )
-def test_another_shape_or_type_is_refused(recognizer: Recognizer, samples: np.ndarray) -> None:
+def test_another_shape_or_type_is_refused(recognizer: Recognizer, samples: npt.NDArray[np.generic]) -> None:
     with failing(E_INVALIDARG):
         recognizer.session().transcribe_waveform(*recognizer.waveform(samples, valid_sample_count=80))
 
@@ -194,8 +195,13 @@ def test_arguments_of_live_input_are_checked_first(recognizer: Recognizer) -> No
 
 
 def test_any_thread_may_ask_what_is_supported(recognizer: Recognizer) -> None:
-    session, seen = recognizer.session(), []
-    thread = threading.Thread(target=lambda: seen.append((session.supports_live_input, session.supports_whisper_log_mel)))
+    session = recognizer.session()
+    seen: list[tuple[bool, bool]] = []
+
+    def ask() -> None:
+        seen.append((session.supports_live_input, session.supports_whisper_log_mel))
+
+    thread = threading.Thread(target=ask)
     thread.start()
     thread.join()
     assert seen == [(False, True)]
@@ -242,22 +248,246 @@ def test_copies_of_what_the_encoder_gives_say_the_same(recognizer: Recognizer) -
     assert session.transcribe(*recognizer.sound(2, 3)).transcript == "three four"
 
 
-def test_the_last_position_of_the_decoder_is_the_capacity(onnx_engine: str, files: ModelFiles) -> None:
-    with recognizing(files.folder) as recognizer:
-        model = files.folder / "whisper-False-80" / "decoder.onnx"
-        recognizer.decoder = small_decoder(recognizer, model, 6)
-        result = recognizer.session().transcribe(*recognizer.sound(0, 1))
-        assert (result.transcript, result.finish_reason) == ("one t", Reason.CAPACITY)
+def test_the_last_position_of_the_decoder_is_the_capacity(recognizer: Recognizer) -> None:
+    recognizer.decoder = recognizer.stage("decoder", capacity=6)  # two of them are the prompt
+    result = recognizer.session().transcribe(*recognizer.sound(0, 1))
+    assert (result.transcript, result.finish_reason) == ("one t", Reason.CAPACITY)
 
 
-def small_decoder(recognizer: Recognizer, path: object, capacity: int) -> tuple[object, object]:
-    """A decoder with room for `capacity` tokens, the two of the prompt included."""
-    from genai.whisper_stages import declare_whisper_state
+def test_nothing_runs_before_the_first_read(recognizer: Recognizer) -> None:
+    encoder, decoder = recognizer.encoder[0], recognizer.decoder[0]
+    stream = recognizer.session().transcribe_waveform(*recognizer.sound(0))
+    assert (encoder.run_count, decoder.run_count) == (0, 0)
+    stream.read_next()
+    assert (encoder.run_count, decoder.run_count) == (1, 1)
+    stream.read_next()
+    assert (encoder.run_count, decoder.run_count) == (1, 2)
 
-    runtime = recognizer.runtime
-    model = runtime.load_model(path)
-    builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(model, recognizer.target, "decoder")
-    declare_whisper_state(model, stage)
-    stage.set_sequence_capacity_hint(capacity)
-    return builder.build(), stage
+
+# --- states -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_session_is_ready(recognizer: Recognizer) -> None:
+    session = recognizer.session()
+    assert session.state is State.READY
+    assert session.runtime is recognizer.runtime
+
+
+def test_while_a_stream_is_open_nothing_else_starts(recognizer: Recognizer) -> None:
+    session = recognizer.session()
+    stream = session.transcribe_waveform(*recognizer.sound(0))
+    assert session.state is State.ACTIVE
+    for call in (lambda: session.transcribe_waveform(*recognizer.sound(0)), session.reset, session.close):
+        with failing(E_NOT_VALID_STATE):
+            call()
+    assert "".join(fragments(stream)) == "one"
+    assert session.state is State.READY
+
+
+def test_the_session_is_free_at_the_end_of_the_stream(recognizer: Recognizer) -> None:
+    session = recognizer.session()
+    stream = session.transcribe_waveform(*recognizer.sound(0))
+    fragments(stream)
+    assert session.transcribe(*recognizer.sound(1)).transcript == "two"
+    assert stream.result.transcript == "one"
+
+
+def test_a_failing_model_ends_the_stream_with_error(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = recognizer.session()
+    stream = session.transcribe_waveform(*recognizer.sound(0))
+    stream.read_next()
+    spoil(recognizer.decoder[1], monkeypatch, WinMLError(E_FAIL, "the test", "spoilt"))
+    assert stream.read_next() is None
+    result = stream.result
+    assert (result.transcript, result.finish_reason, result.error_code) == ("o", Reason.ERROR, E_FAIL)
+    assert "spoilt" in str(result.error_message)
+    with failing(E_FAIL):
+        result.raise_for_error()
+    assert session.state is State.RESET_REQUIRED
+    with failing(E_NOT_VALID_STATE):
+        session.transcribe_waveform(*recognizer.sound(0))
+    session.reset()
+    assert session.state is State.READY
+    assert session.transcribe(*recognizer.sound(1)).transcript == "two"
+
+
+def test_a_failing_encoder_ends_the_stream_with_error(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = recognizer.session()
+    spoil(recognizer.encoder[1], monkeypatch, WinMLError(E_FAIL, "the test", "spoilt"))
+    result = session.transcribe(*recognizer.sound(0))
+    assert (result.transcript, result.finish_reason, result.language) == ("", Reason.ERROR, None)
+
+
+# --- cancelling -------------------------------------------------------------------------------------------------------
+
+
+def test_g128_cancelled_before_the_first_read(recognizer: Recognizer) -> None:
+    session, source = recognizer.session(), CancellationSource()
+    source.cancel()
+    result = session.transcribe(*recognizer.sound(0), cancellation=source)
+    assert (result.transcript, result.finish_reason, result.error_code) == ("", Reason.CANCELED, 0)
+    assert recognizer.encoder[0].run_count == 0
+    assert session.state is State.READY
+
+
+def test_g128_cancelled_in_the_middle_keeps_what_was_said(recognizer: Recognizer) -> None:
+    session, source = recognizer.session(), CancellationSource()
+    stream = session.transcribe_waveform(*recognizer.sound(0, 1), cancellation=source)
+    stream.read_next()
+    source.cancel()
+    assert stream.read_next() is None
+    result = stream.result
+    assert (result.transcript, result.finish_reason) == ("o", Reason.CANCELED)
+    result.raise_for_error()
+    assert session.transcribe(*recognizer.sound(1)).transcript == "two"
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_g128_a_cancel_from_another_thread_stops_a_run(
+    recognizer: Recognizer, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = recognizer.session()
+    block = hold(getattr(recognizer, part)[1], monkeypatch)
+    stream = session.transcribe_waveform(*recognizer.sound(0))
+
+    def cancel() -> None:
+        assert block.entered.wait(10)
+        stream.cancel()
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    assert stream.read_next() is None
+    thread.join()
+    assert stream.result.finish_reason is Reason.CANCELED
+    assert session.transcribe(*recognizer.sound(1)).transcript == "two"
+
+
+def test_a_late_cancel_does_not_stop_the_next_transcription(recognizer: Recognizer) -> None:
+    session, source = recognizer.session(), CancellationSource()
+    first = session.transcribe(*recognizer.sound(0), cancellation=source)
+    source.cancel()
+    assert first.finish_reason is Reason.INPUT_COMPLETE
+    assert session.transcribe(*recognizer.sound(1)).transcript == "two"
+
+
+# --- closing and threads ----------------------------------------------------------------------------------------------
+
+
+def test_g128_the_result_is_readable_after_close(recognizer: Recognizer) -> None:
+    stream = recognizer.session().transcribe_waveform(*recognizer.sound(0))
+    fragments(stream)
+    stream.close()
+    assert stream.result.transcript == "one"
+
+
+def test_g128_closing_an_unfinished_stream_cancels_it(recognizer: Recognizer) -> None:
+    session = recognizer.session()
+    stream = session.transcribe_waveform(*recognizer.sound(0))
+    stream.read_next()
+    stream.close()
+    stream.close()
+    assert stream.read_next() is None
+    assert list(stream) == []
+    assert (stream.result.transcript, stream.result.finish_reason) == ("o", Reason.CANCELED)
+    assert session.state is State.READY
+    assert recognizer.decoder[0].run_count == 1
+
+
+def test_the_result_before_the_end_is_refused(recognizer: Recognizer) -> None:
+    stream = recognizer.session().transcribe_waveform(*recognizer.sound(0))
+    with failing(E_NOT_VALID_STATE):
+        stream.result  # noqa: B018
+
+
+def test_a_dropped_stream_gives_the_session_free(recognizer: Recognizer) -> None:
+    session = recognizer.session()
+    session.transcribe_waveform(*recognizer.sound(0)).read_next()
+    assert session.transcribe(*recognizer.sound(1)).transcript == "two"
+
+
+def test_a_closed_session_tells_what_it_was(recognizer: Recognizer) -> None:
+    session = recognizer.session()
+    session.close()
+    session.close()
+    assert (session.state, session.runtime) == (State.CLOSED, recognizer.runtime)
+    assert session.configuration.runtime is recognizer.runtime
+    for call in (session.reset, lambda: session.transcribe_waveform(*recognizer.sound(0))):
+        with pytest.raises(RuntimeError, match="AutomaticSpeechRecognitionSession is closed"):
+            call()
+
+
+def test_other_threads_are_refused(recognizer: Recognizer) -> None:
+    session = recognizer.session()
+    stream = session.transcribe_waveform(*recognizer.sound(0))
+    calls = [
+        lambda: session.state,
+        lambda: session.runtime,
+        session.reset,
+        session.close,
+        stream.read_next,
+        lambda: stream.result,
+        stream.close,
+    ]
+    assert codes_on_another_thread(calls) == [WRONG_THREAD] * 7
+    assert "".join(fragments(stream)) == "one"
+
+
+def codes_on_another_thread(calls: list[Callable[[], object]]) -> list[int]:
+    """Make calls on another thread; return the codes of their errors."""
+    codes: list[int] = []
+
+    def run() -> None:
+        for call in calls:
+            try:
+                call()
+            except WinMLError as error:
+                codes.append(error.hresult)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return codes
+
+
+def test_any_thread_may_cancel_a_stream(recognizer: Recognizer) -> None:
+    stream = recognizer.session().transcribe_waveform(*recognizer.sound(0))
+    assert codes_on_another_thread([stream.cancel]) == []
+    assert stream.read_next() is None
+    assert stream.result.finish_reason is Reason.CANCELED
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------------
+
+
+def test_an_interrupt_in_the_decoder_loses_nothing(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = recognizer.session()
+    stream = session.transcribe_waveform(*recognizer.sound(0, 6))
+    said = [stream.read_next()]
+    spoil(recognizer.decoder[1], monkeypatch, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        stream.read_next()
+    said += list(stream)
+    assert [update.fragment for update in said if update] == ["o", "n", "e", " caf", "", "é"]
+    assert stream.result.transcript == "one café"
+
+
+def test_an_interrupt_in_the_encoder_loses_nothing(recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = recognizer.session().transcribe_waveform(*recognizer.sound(0))
+    spoil(recognizer.encoder[1], monkeypatch, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        stream.read_next()
+    assert "".join(fragments(stream)) == "one"
+
+
+def test_a_stream_closed_after_an_interrupt_has_what_was_said(
+    recognizer: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = recognizer.session()
+    stream = session.transcribe_waveform(*recognizer.sound(0))
+    stream.read_next()
+    spoil(recognizer.decoder[1], monkeypatch, KeyboardInterrupt())
+    with pytest.raises(KeyboardInterrupt):
+        stream.read_next()
+    stream.close()
+    assert (stream.result.transcript, stream.result.finish_reason) == ("o", Reason.CANCELED)
+    assert session.transcribe(*recognizer.sound(1)).transcript == "two"

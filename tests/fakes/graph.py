@@ -37,7 +37,7 @@ from winml_lite.values import FLOATING_TYPES, NUMPY_NAMES, ExecutionTargetKind
 Array = npt.NDArray[Any]
 
 
-class GatherElements(OpRun):
+class GatherElements(OpRun):  # type: ignore[misc]
     """The evaluator's own one fails on rows of more than 32 elements."""
 
     op_domain = ""

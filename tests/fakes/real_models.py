@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from genai import catalog, download
+from genai import catalog, download, named_models
 from genai.convert import convert_gguf
 from genai.convert.conversion import Operators, Weights
 from winml_lite import WinMLError
@@ -42,6 +42,19 @@ def smollm2_gguf() -> Path:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"SmolLM2 is not to be had: {error}")
+
+
+def catalog_model(name: str) -> Path:
+    """Return the file or folder of another model of the catalog, converted where it has to be; skip as above."""
+    entry = catalog.find(name)
+    assert entry is not None
+    try:
+        with _outside_the_walls():
+            return named_models.prepare(entry)
+    except (WinMLError, OSError) as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{name} is not to be had: {error}")
 
 
 def smollm2_onnx(operators: Operators, weights: Weights) -> Path:

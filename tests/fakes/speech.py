@@ -1,7 +1,7 @@
 """A tiny speech recognizer of the long road: tones in, words out (`models/whisper_models.py`).
 
-`Recognizer` is everything that a program builds before it has a session; the fixture `recognizer` of a test module makes
-one on each engine that runs ONNX graphs.
+`Recognizer` is everything that a program builds before it has a session; tests make one on each engine that runs ONNX
+graphs.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ Metadata = AutomaticSpeechRecognitionWaveformMetadata
 class Recognizer:
     """Two built stages, a tokenizer and a task."""
 
+    folder: Path
+    """The model."""
     runtime: Runtime
     target: ExecutionTarget
     encoder: tuple[Pipeline, Stage]
@@ -71,18 +73,19 @@ class Recognizer:
         fields = {"sample_rate": 16000, "valid_sample_count": samples.shape[-1], **metadata}
         return self.runtime.tensor_from_numpy(samples), Metadata(**fields)
 
-    def stage(self, path: Path, name: str) -> tuple[Pipeline, Stage]:
-        """Another stage in a pipeline of its own."""
-        return built(self.runtime, self.target, path, name)
+    def stage(self, name: str, capacity: int = 0) -> tuple[Pipeline, Stage]:
+        """Another encoder or decoder in a pipeline of its own."""
+        return built(self.runtime, self.target, self.folder / f"{name}.onnx", capacity)
 
 
-def built(runtime: Runtime, target: ExecutionTarget, path: Path, name: str) -> tuple[Pipeline, Stage]:
-    """Build a stage; a decoder keeps its state."""
+def built(runtime: Runtime, target: ExecutionTarget, path: Path, capacity: int = 0) -> tuple[Pipeline, Stage]:
+    """Build a stage; a decoder keeps its state, with room for `capacity` tokens."""
     with runtime.load_model(path) as model:
         builder = runtime.create_pipeline_builder()
-        stage = builder.add_model_stage(model, target, name)
-        if name == "decoder":
-            declare_whisper_state(model, stage)
+        stage = builder.add_model_stage(model, target, path.stem)
+        declare_whisper_state(model, stage)
+        if capacity:
+            stage.set_sequence_capacity_hint(capacity)
         return builder.build(), stage
 
 
@@ -90,15 +93,22 @@ def built(runtime: Runtime, target: ExecutionTarget, path: Path, name: str) -> t
 def recognizing(folder: Path, *, multilingual: bool = False, mel_count: int = 80) -> Iterator[Recognizer]:
     """Build the tiny model and what belongs to it; models are kept in `folder`."""
     model = tiny_whisper(folder / f"whisper-{multilingual}-{mel_count}", multilingual=multilingual, mel_count=mel_count)
+    with recognizer_of(model) as recognizer:
+        yield recognizer
+
+
+@contextmanager
+def recognizer_of(model: Path) -> Iterator[Recognizer]:
+    """Build a model folder and what belongs to it."""
     with ExitStack() as stack:
         runtime = stack.enter_context(Runtime())
         target = stack.enter_context(runtime.create_cpu_target())
-        encoder = built(runtime, target, model / "encoder.onnx", "encoder")
-        decoder = built(runtime, target, model / "decoder.onnx", "decoder")
+        encoder = built(runtime, target, model / "encoder.onnx")
+        decoder = built(runtime, target, model / "decoder.onnx")
         tokenizer = stack.enter_context(Tokenizer.from_file(model / "tokenizer.json"))
         tasks = Tasks(runtime)
         task = tasks.create_automatic_speech_recognition_task(tokenizer)
-        yield Recognizer(runtime, target, encoder, decoder, tasks, tokenizer, task)
+        yield Recognizer(model, runtime, target, encoder, decoder, tasks, tokenizer, task)
 
 
 def fragments(stream: AutomaticSpeechRecognitionStream) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import subprocess
@@ -238,3 +239,31 @@ def test_a_model_of_more_than_2_gb(runtime: Runtime, tmp_path: Path) -> None:
     assert (tmp_path / made).stat().st_size == size * count
     (result,) = results(runtime, runtime.load_model(tmp_path / "out.onnx"), row=np.array([3]))
     assert np.frombuffer(result, np.float32)[:2].tolist() == [105, 0]  # 1 + 2 + ... + 14
+
+
+@pytest.mark.skipif(
+    not os.environ.get("WINML_LITE_LARGE_FILES"),
+    reason="maps 2.1 GB, which the engine copies: set WINML_LITE_LARGE_FILES=1 to run it",
+)
+def test_a_tensor_of_more_than_2_gb_in_resources(runtime: Runtime, tmp_path: Path) -> None:
+    count = 2**29 + 1
+    with open(tmp_path / "w.bin", "wb") as file:
+        file.truncate(count * 4)
+    tensor = TensorProto(name="W", data_type=TensorProto.FLOAT, dims=[count], data_location=1)
+    tensor.external_data.add(key="location", value="w.bin")
+    graph = helper.make_graph(
+        [helper.make_node("Gather", ["W", "row"], ["y"])],
+        "large",
+        [helper.make_tensor_value_info("row", TensorProto.INT64, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
+        [tensor],
+    )
+    opsets = [helper.make_opsetid("", onnx_models.OPSET)]
+    onnx_model = helper.make_model(graph, ir_version=onnx_models.IR_VERSION, opset_imports=opsets)
+    onnx.save(onnx_model, tmp_path / "m.onnx")
+    assert results(runtime, runtime.load_model(tmp_path / "m.onnx"), row=np.array([5])) == [bytes(4)]
+    with open(tmp_path / "w.bin", "rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    data = onnx_model.SerializeToString()
+    with pytest.raises(WinMLError, match="has to lie in a file beside the model"):
+        results(runtime, runtime.load_model_from_buffer(data, resources={"w.bin": mapped}), row=np.array([5]))

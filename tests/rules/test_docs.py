@@ -6,9 +6,12 @@ import importlib.util
 import json
 import re
 import shutil
+import wave
 from hashlib import sha256
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 
 from models.recipes import (
@@ -20,6 +23,7 @@ from models.recipes import (
     scripted_onnx,
     tool_gguf,
 )
+from models.voice_models import loudness_sequence
 from rules.documents import PAGES, run_page
 from rules.project import ROOT, text_of
 
@@ -27,8 +31,9 @@ _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)[^)]*\)")
 
 CATALOG = """
 [[model]]
-name = "smollm2"
-file = "scripted.gguf"
+name = "{name}"
+kind = "{kind}"
+file = "{file}"
 size = {size}
 sha256 = "{sha256}"
 licence = "MIT"
@@ -54,25 +59,56 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     encoder_onnx(folder).rename(folder / "encoder-onnx")
     scripted_onnx(folder / "onnx").rename(folder / "model-onnx")
     tool_gguf(folder)
+    onnx.save(loudness_sequence(), folder / "voice.onnx")
+    _write_sound(folder / "speech.wav")
     (folder / "my_tools.py").write_text(
         "def multiply(a: float, b: float) -> float:\n    return a * b\n", encoding="utf-8"
     )
     return folder
 
 
+def _write_sound(path: Path) -> None:
+    """Write three seconds of stereo at 44.1 kHz; the second one is loud."""
+    loud = 0.8 * np.sin(2 * np.pi * 200 * np.arange(44100) / 44100)
+    samples = np.concatenate([np.zeros(44100), loud, np.zeros(44100)])
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(44100)
+        file.writeframes(np.repeat(np.rint(samples * 32767), 2).astype("<i2").tobytes())
+
+
+def _entry(name: str, kind: str, path: Path) -> str:
+    """The entry of a catalog file for a model that is there."""
+    data = path.read_bytes()
+    place = json.dumps(str(path))
+    return CATALOG.format(
+        name=name, kind=kind, file=path.name, size=len(data), sha256=sha256(data).hexdigest(), path=place
+    )
+
+
 @pytest.fixture
 def workspace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder in which a page runs, with a cache folder whose catalog names the scripted model `smollm2`."""
-    for name in ("model.gguf", "projector.gguf", "adapter.gguf", "encoder.gguf", "tools.gguf", "my_tools.py"):
+    for name in (
+        "model.gguf",
+        "projector.gguf",
+        "adapter.gguf",
+        "encoder.gguf",
+        "tools.gguf",
+        "my_tools.py",
+        "speech.wav",
+    ):
         shutil.copy(built / name, tmp_path / name)
     for name in ("model-onnx", "encoder-onnx"):
         shutil.copytree(built / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "home"
     home.mkdir()
-    data = (built / "model.gguf").read_bytes()
-    source = json.dumps(str(built / "model.gguf"))
-    (home / "catalog.toml").write_text(CATALOG.format(size=len(data), sha256=sha256(data).hexdigest(), path=source))
+    catalog = _entry("smollm2", "text", built / "model.gguf") + _entry(
+        "silero-vad", "voice-activity", built / "voice.onnx"
+    )
+    (home / "catalog.toml").write_text(catalog, encoding="utf-8")
     monkeypatch.setenv("WINML_LITE_HOME", str(home))
     return tmp_path
 

@@ -73,8 +73,10 @@ def test_the_foundation_imports_only_what_comes_before_in_it(module: str) -> Non
     assert {part for _, part in own_imports([f"winml_lite/{module}.py"])} <= before
 
 
-@pytest.mark.parametrize(("folder", "allowed"), [("files", {"files"}), ("native", {"files", "native"})])
-def test_file_walkers_and_engines_import_the_foundation_and_what_is_below(folder: str, allowed: set[str]) -> None:
+@pytest.mark.parametrize(
+    ("folder", "allowed"), [("files", {"files"}), ("media", {"media"}), ("native", {"files", "native"})]
+)
+def test_folders_import_the_foundation_and_what_is_below(folder: str, allowed: set[str]) -> None:
     inside = [name for name in CORE if name.startswith(f"winml_lite/{folder}/")]
     assert {pair for pair in own_imports(inside) if pair[1] not in {*FOUNDATION, *allowed}} == set()
 

@@ -132,3 +132,17 @@ def saved_state(stage: winml_lite.Stage) -> None:
     assert_type(stage.model_digest, str)
     stage.save_sequence_state("stage.state", b"note")
     assert_type(stage.load_sequence_state("stage.state"), bytes)
+
+
+def sound(activity: genai.VoiceActivity, runtime: winml_lite.Runtime) -> None:
+    audio = genai.read_audio("speech.wav").mono().resampled(16000)
+    assert_type(audio, genai.Audio)
+    assert_type(audio.samples, npt.NDArray[np.float32])
+    genai.write_audio("speech.flac", ([0.5, -0.5], 16000), sample_format="int24")
+    assert_type(next(genai.audio_blocks(b"RIFF")), npt.NDArray[np.float32])
+    regions = genai.speech_regions(genai.audio_blocks((audio.samples, 8000)), activity)
+    assert_type(next(regions), genai.SpeechRegion)
+    assert_type(activity.probabilities(audio.samples, last=True), npt.NDArray[np.float32])
+    options = winml_lite.AudioTensorOptions(channels=1, window_frames=400, hop_frames=160)
+    tensor = runtime.tensor_from_audio(audio.samples, sample_rate=16000, options=options)
+    assert_type(tensor.to_audio_bytes(sample_rate=16000, channels=1, sample_format="int32"), bytes)

@@ -68,6 +68,10 @@ class OnnxArtifact:
     """Location strings of external initializers, as the model spells them."""
     external_sizes: Mapping[str, int] = field(default_factory=dict)
     """Bytes that the data at each external location must have at least."""
+    nested_locations: frozenset[str] = frozenset()
+    """External locations that are more than initializers of the main graph: those of subgraphs, functions, ..."""
+    has_listed_constants: bool = False
+    """Whether the graph lists initializers as inputs that cannot get other values (`listed_constants.py`)."""
     shareable_pairs: frozenset[tuple[int, int]] = frozenset()
     """(input, output) pairs whose past and present may live in one buffer (`sharing.py`)."""
     metadata: Mapping[str, str] = field(default_factory=dict)

@@ -83,6 +83,14 @@ def identify(path: str) -> Identity:
     return Identity(path, status.st_size, status.st_mtime_ns)
 
 
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two paths lead to one file, by whatever name or link; of files that are not there, whether they would."""
+    try:
+        return os.path.samefile(one, other)
+    except (OSError, ValueError):
+        return os.path.normcase(os.path.abspath(one)) == os.path.normcase(os.path.abspath(other))
+
+
 def check_unchanged(known: Identity, context: str) -> None:
     """Refuse, with 0x800703EE, a file that is not as it was."""
     try:

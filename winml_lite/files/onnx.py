@@ -18,14 +18,15 @@ from dataclasses import dataclass, field, replace
 from ..errors import FILE_CORRUPT, WinMLError
 from ..values import FROM_ONNX_TYPE
 from .artifact import Dimension, OnnxArtifact, Port, foreign_port, foreign_tensor, model_metadata
+from .listed_constants import FIRST_WITHOUT
 from .mapped import Data, open_mapped
+from .onnx_tensor import Tensor, read_entry
 from .protobuf import BYTES, VARINT, Span, fields, payloads, text
 from .sharing import cache_pairs, shareable
 from .signatures import HEAD_SIZE, foreign_content
 
 _DEEPEST_SUBGRAPH = 32  # protobuf itself stops at 100 nested messages, a subgraph takes three
 _LARGEST_IR_VERSION = 0xFFFF  # far above any real one; ONNX Runtime names its maximum at build
-_EXTERNAL = 1
 _FOREIGN_KINDS = {4: "a sequence", 5: "a map", 7: "an opaque value", 8: "a sparse tensor", 9: "an optional value"}
 """Members of TypeProto's `value` beside the tensor."""
 
@@ -125,6 +126,8 @@ class _Graph:
     initializers: set[bytes] = field(default_factory=set)
     external_sizes: dict[str, int] = field(default_factory=dict)
     """Bytes needed at each external location."""
+    nested_locations: set[str] = field(default_factory=set)
+    """Those of all but initializers of the main graph."""
     uses: Counter[bytes] = field(default_factory=Counter)
     """How often each value is read by a node, subgraphs included."""
     caches: list[tuple[bytes, bytes]] = field(default_factory=list)
@@ -137,9 +140,9 @@ class _Graph:
             if number == 1:
                 self._read_node(data, part, depth)
             elif number == 5:
-                self._read_tensor(data, part)
+                self._read_tensor(data, part, is_initializer=depth == 0)
             elif number == 15:
-                self._read_sparse_tensor(data, part)
+                self._read_sparse_tensor(data, part, is_initializer=depth == 0)
             elif number in (11, 12) and depth == 0:
                 value = _Value()
                 value.read(data, part)
@@ -165,61 +168,61 @@ class _Graph:
             self.caches += cache_pairs(domain, operator, inputs, outputs)
 
     def _read_attribute(self, data: Data, span: Span, depth: int) -> None:
+        single = sparse = None
         for number, part in payloads(data, span):
-            if number in (5, 10):
+            if number == 5:
+                single = single or Tensor()
+                single.read(data, part)
+            elif number == 10:
                 self._read_tensor(data, part, is_initializer=False)
-            elif number in (22, 23):
+            elif number == 22:
+                sparse = sparse or (Tensor(), Tensor())
+                _read_sparse(data, part, sparse)
+            elif number == 23:
                 self._read_sparse_tensor(data, part, is_initializer=False)
             elif number in (6, 11):
                 self.read(data, part, depth + 1)
+        if single is not None:
+            self._note(single, is_nested=depth > 0)  # in the main graph it is a Constant, an initializer by other means
+        for tensor in sparse or ():
+            self._note(tensor, is_nested=True)
 
-    def _read_tensor(self, data: Data, span: Span, is_initializer: bool = True) -> None:
-        name = b""
-        external = False
-        entries: dict[str, str] = {}
-        for number, wire, start, end in fields(data, span):
-            if number == 8 and wire == BYTES:
-                name = data[start:end]
-            elif number == 13 and wire == BYTES:
-                key, value = _entry(data, (start, end))
-                entries[key] = value
-            elif number == 14 and wire == VARINT:
-                external = start == _EXTERNAL
+    def _read_tensor(self, data: Data, span: Span, is_initializer: bool) -> None:
+        tensor = Tensor()
+        tensor.read(data, span)
         if is_initializer:
-            self.initializers.add(name)
-        if external and "location" in entries:
-            needed = _count(entries, "offset") + _count(entries, "length")
-            location = entries["location"]
-            self.external_sizes[location] = max(needed, self.external_sizes.get(location, 0))
+            self.initializers.add(tensor.name)
+        self._note(tensor, is_nested=not is_initializer)
 
-    def _read_sparse_tensor(self, data: Data, span: Span, is_initializer: bool = True) -> None:
-        for number, part in payloads(data, span):
-            if number in (1, 2):  # values, which carry the name, and indices
-                self._read_tensor(data, part, is_initializer)
+    def _read_sparse_tensor(self, data: Data, span: Span, is_initializer: bool) -> None:
+        values, indices = Tensor(), Tensor()
+        _read_sparse(data, span, (values, indices))
+        if is_initializer:
+            self.initializers.add(values.name)
+        self._note(values, is_nested=True)
+        self._note(indices, is_nested=True)
+
+    def _note(self, tensor: Tensor, is_nested: bool) -> None:
+        location = tensor.location
+        if location is not None:
+            self.external_sizes[location] = max(tensor.needed_bytes, self.external_sizes.get(location, 0))
+            if is_nested:
+                self.nested_locations.add(location)
 
     def read_function(self, data: Data, span: Span) -> None:
         """FunctionProto: only its tensors matter here."""
         for number, part in payloads(data, span):
             if number == 7:
                 self._read_node(data, part, depth=1)
+            elif number == 11:
+                self._read_attribute(data, part, depth=1)
 
 
-def _count(entries: Mapping[str, str], key: str) -> int:
-    text = entries.get(key, "0")
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"the {key} of external data is {text!r}")
-    return int(text)
-
-
-def _entry(data: Data, span: Span) -> tuple[str, str]:
-    """StringStringEntryProto."""
-    key = value = ""
+def _read_sparse(data: Data, span: Span, tensors: tuple[Tensor, Tensor]) -> None:
+    """SparseTensorProto: values, which carry the name, and indices."""
     for number, part in payloads(data, span):
-        if number == 1:
-            key = text(data, part)
-        elif number == 2:
-            value = text(data, part)
-    return key, value
+        if number in (1, 2):
+            tensors[number - 1].read(data, part)
 
 
 @dataclass(slots=True)
@@ -247,7 +250,7 @@ class _Model:
             elif number == 8:
                 self._read_opset(data, (start, end))
             elif number == 14:
-                key, value = _entry(data, (start, end))
+                key, value = read_entry(data, (start, end))
                 self.properties[key] = value
             elif number == 25:
                 self.graph.read_function(data, (start, end))
@@ -272,7 +275,8 @@ class _Model:
         self, path: str | None, data: bytes | None, resources: Mapping[str, memoryview] | None
     ) -> OnnxArtifact:
         graph = self.graph
-        inputs = tuple(value.port() for value in graph.inputs if value.name.encode() not in graph.initializers)
+        open_inputs = [value for value in graph.inputs if value.name.encode() not in graph.initializers]
+        inputs = tuple(value.port() for value in open_inputs)
         outputs = tuple(value.port() for value in graph.outputs)
         return OnnxArtifact(
             inputs=inputs,
@@ -283,6 +287,8 @@ class _Model:
             resources=resources or {},
             external_locations=tuple(graph.external_sizes),
             external_sizes=graph.external_sizes,
+            nested_locations=frozenset(graph.nested_locations),
+            has_listed_constants=self.ir_version < FIRST_WITHOUT and len(open_inputs) < len(graph.inputs),
             shareable_pairs=shareable(
                 graph.caches, graph.uses, [port.name for port in inputs], [port.name for port in outputs]
             ),

@@ -39,6 +39,7 @@ def fields(data: Data, span: Span) -> Iterator[tuple[int, int, int, int]]:
         position += 1
         if tag >= 0x80:
             tag, position = _varint(data, position - 1, end)
+            tag &= 0xFFFFFFFF  # as protobuf reads it
         number, wire = tag >> 3, tag & 7
         if number == 0:
             raise ValueError("a field has number 0")

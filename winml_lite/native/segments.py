@@ -7,6 +7,7 @@ engines; the border of a whole stage is `backend.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -78,11 +79,9 @@ class MediaProjector(Protocol):
     sample_rate: int | None
     """Samples per second of the sound that it takes, None where it takes none."""
 
-    def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
-        """Return fresh FLOAT32 rows (row count, row length) and how the decoder takes them."""
-
-    def abort(self) -> None:
-        """Make an encoding that another thread is in fail soon, with 0x800704C7."""
+    def encode(self, media: Storage, should_stop: Callable[[], bool]) -> tuple[Storage, SegmentPlan]:
+        """Return fresh FLOAT32 rows (row count, row length) and how the decoder takes them; 0x800704C7 once
+        `should_stop`, which is asked between two pieces, says so."""
 
 
 class Segments(Protocol):

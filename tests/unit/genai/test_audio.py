@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import logging
 import os
+import pickle
 import subprocess
 import sys
 import tracemalloc
@@ -105,6 +107,11 @@ class TestAudio:
     def test_it_tells_its_length_and_channels(self) -> None:
         audio = Audio(np.zeros((12000, 2), np.float32), 8000)
         assert (audio.duration, audio.channels, repr(audio)) == (1.5, 2, "<Audio 1.500 s, 8000 Hz, 2 channels>")
+
+    def test_it_can_be_copied_and_pickled(self) -> None:
+        audio = Audio([0.5, -0.25], 8000)
+        for copied in (copy.deepcopy(audio), pickle.loads(pickle.dumps(audio))):
+            assert (copied.samples.tolist(), copied.sample_rate) == ([0.5, -0.25], 8000)
 
     def test_mono_is_the_mean_of_the_channels(self) -> None:
         audio = Audio(np.array([[0.5, -0.5, 0.3], [1, 0.5, 0]], np.float32), 8000).mono()
@@ -269,6 +276,15 @@ class TestReadingFailures:
         with pytest.raises(ZeroDivisionError, match="the line went dead"):
             read_audio(Broken(wav(np.zeros((9000, 1)))))
         assert capfd.readouterr().err == ""
+
+    def test_too_many_channels(self) -> None:
+        with pytest.raises(WinMLError, match="65 channels") as caught:
+            read_audio(wav(np.zeros((3, 65))))
+        assert caught.value.hresult == 0x80070032
+
+    def test_samples_without_a_rate(self) -> None:
+        with pytest.raises(TypeError, match=r"genai\.Audio"):
+            next(audio_blocks(np.zeros(5, np.float32)))  # type: ignore[arg-type]
 
     @pytest.mark.parametrize("source", [None, 5, 1.5])
     def test_what_is_no_source(self, source: Any) -> None:

@@ -81,6 +81,9 @@ _GROUPED_STATE = frozenset(
 
 def check_architecture(header: Header, architecture: str) -> None:
     """Refuse values that the graph of this architecture cannot be built with."""
+    if architecture == "clip":
+        text = f"{header.path} is a projector, it encodes pictures or sound for a model: give it beside that model"
+        raise WinMLError(NOT_SUPPORTED, "IWinMLPipelineBuilder.Build", f"{text} (genai.load(..., projector=...))")
     if architecture in _BESIDE_ANOTHER:
         text = f"{header.path} is a draft model ({architecture}): it runs only beside the model that it drafts for"
         raise WinMLError(NOT_SUPPORTED, "IWinMLPipelineBuilder.Build", text)

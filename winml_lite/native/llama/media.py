@@ -74,8 +74,8 @@ class LlamaProjector:
 
     def __init__(self, api: MediaApi, pointer: int, model: LlamaModel, path: str) -> None:
         self._resource = Resource(pointer, partial(free_last, api.mtmd_free), model.resource)
-        self._stop = Event()
-        self._activity = Activity(ENGINE, self._stop.set)
+        self._exit = Event()
+        self._activity = Activity(ENGINE, self._exit.set)
         self._api = api
         self._pointer = pointer
         self._model = model
@@ -89,22 +89,30 @@ class LlamaProjector:
         if api.mtmd_decode_use_mrope(pointer) != model.has_row_axes:
             self._refuse("it and the model place rows differently")
 
-    def encode(self, media: Storage) -> tuple[Storage, SegmentPlan]:
+    def encode(self, media: Storage, should_stop: Callable[[], bool]) -> tuple[Storage, SegmentPlan]:
         """Return the rows of an image or of sound, and how the decoder takes them."""
         if _is_sound(media) and media.shape[1] < 2:  # the engine would end the process
             raise WinMLError(E_INVALIDARG, _ENCODE, "a single sample is no sound")
-        self._stop.clear()
-        pieces = apart(lambda: self._pieces(media), self._stop.set, may_leave=False)
+        stop = Event()
+
+        def check() -> None:
+            if stop.is_set() or self._exit.is_set() or should_stop():
+                raise WinMLError(CANCELLED, _ENCODE, f"{self._path}: encoding was stopped")
+
+        pieces = apart(lambda: self._pieces(media, check), stop.set, may_leave=False)
         rows = np.concatenate([rows for _, rows in pieces])
         storage = Storage(rows.reshape(-1).view(np.uint8), TensorDataType.FLOAT32, rows.shape)
         return storage, SegmentPlan(tuple(part for part, _ in pieces))
 
-    def abort(self) -> None:
-        self._stop.set()
-
-    def _pieces(self, media: Storage) -> list[tuple[SegmentPart, npt.NDArray[np.float32]]]:
+    def _pieces(self, media: Storage, check: Callable[[], None]) -> list[tuple[SegmentPart, npt.NDArray[np.float32]]]:
+        """Encode the media piece by piece; `check`, called before each, may raise."""
+        check()
+        pieces = []
         with self._chunks(media) as chunks, self._activity:
-            return [self._piece(chunk) for chunk in chunks]
+            for chunk in chunks:
+                check()
+                pieces.append(self._piece(chunk))
+        return pieces
 
     @contextmanager
     def _chunks(self, media: Storage) -> Iterator[list[int]]:
@@ -139,8 +147,6 @@ class LlamaProjector:
             tokens = api.mtmd_input_chunk_get_tokens_text(chunk, ctypes.byref(size))
             part = SegmentPart(tokens=tuple(tokens[: size.value]), position_count=position_count)
             return part, np.empty((0, self._row_length), np.float32)
-        if self._stop.is_set():
-            raise WinMLError(CANCELLED, _ENCODE, f"{self._path}: encoding was stopped")
         with log.captured_errors() as errors:
             status = api.mtmd_encode_chunk(self._pointer, chunk)
         if status:

@@ -10,12 +10,14 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import ARITHMETIC_OVERFLOW, E_FAIL, NOT_SUPPORTED, WinMLError
 from ...files.artifact import OnnxArtifact
-from ...files.mapped import check_unchanged
+from ...files.listed_constants import without_listed_constants
+from ...files.mapped import check_unchanged, open_mapped
+from ...handles import Resource
 from .. import ffi
 from ..activity import Activity, apart
 from ..backend import SMALLEST_EXTERNAL, CompileOptions, CompileOutput, Placement, StageOptions
@@ -30,7 +32,7 @@ from .session import Load, create_session, session_options
 from .values import size_in_bytes
 
 _LOWEST_API_VERSION = 23  # 22 has the table, but only its first nine entries
-_BASIC, _ALL = 1, 99  # levels of optimisation: standard operators only, and everything this CPU can do
+_NONE, _BASIC, _ALL = 0, 1, 99  # levels of optimisation: standard operators only, and everything this CPU can do
 _ERROR_IF_NO_NODES_COMPILED = 1
 _STRING = 8
 _NOTHING_COMPILED = ("Unable to compile any nodes", "EPContext node")
@@ -46,6 +48,7 @@ def compile_model(artifact: OnnxArtifact, placement: Placement, options: Compile
         raise WinMLError(NOT_SUPPORTED, "", text)
     if artifact.identity is not None:
         check_unchanged(artifact.identity, "")
+    artifact = _with_true_inputs(artifact)
     device = choose_device(placement, provider_listing)
     if device is not None and output.path is None:
         raise WinMLError(NOT_SUPPORTED, "", f"{device.provider} writes files of its own: use compile_to_file")
@@ -62,6 +65,20 @@ def compile_model(artifact: OnnxArtifact, placement: Placement, options: Compile
         if error.is_final:
             raise
         raise _explained(error, device) from None
+
+
+def _with_true_inputs(artifact: OnnxArtifact) -> OnnxArtifact:
+    """Return a model whose inputs the engine keeps: of an old one, which lists its constants too, a copy in memory."""
+    if not artifact.has_listed_constants:
+        return artifact
+    if artifact.external_locations:
+        text = "a model before IR version 4 with weights in other files cannot be compiled; export it anew"
+        raise WinMLError(NOT_SUPPORTED, "", text)
+    data = artifact.data
+    if artifact.path is not None:
+        with open_mapped(artifact.path) as mapped:
+            data = mapped[:]
+    return replace(artifact, path=None, data=without_listed_constants(data or b""))
 
 
 class _HasStringsError(Exception):
@@ -215,10 +232,27 @@ def save_optimized(artifact: OnnxArtifact, options: CompileOptions, path: str) -
     ENGINE.check()
     if artifact.identity is not None:
         check_unchanged(artifact.identity, "")
+    artifact = _with_true_inputs(artifact)
     settings = session_options(artifact, StageOptions(dimension_overrides=options.dimension_overrides), None)
     api.AddSessionConfigEntry(settings.pointer, b"session.save_model_format", b"ORT")
     api.SetOptimizedModelFilePath(settings.pointer, api.native_path(path))
     api.SetSessionGraphOptimizationLevel(settings.pointer, _BASIC if options.is_durable else _ALL)
+    _make_session(artifact, settings)
+    _check_saved(OnnxArtifact((), (), "ort", path=path))
+
+
+def _check_saved(artifact: OnnxArtifact) -> None:
+    """Load what was saved: the engine also writes constants of types that it then cannot read, as those of 4 bits."""
+    settings = session_options(artifact, StageOptions(), None)
+    api.SetSessionGraphOptimizationLevel(settings.pointer, _NONE)
+    try:
+        _make_session(artifact, settings)
+    except WinMLError as error:
+        text = f"the ORT format cannot hold this model: {error.native_message}"
+        raise WinMLError(NOT_SUPPORTED, error.context, text) from None
+
+
+def _make_session(artifact: OnnxArtifact, settings: Resource) -> None:
     load = Load(settings)
     try:
         apart(lambda: create_session(artifact, settings.pointer, load), load.stop, may_leave=False).close()

@@ -2,6 +2,10 @@
 
 The engine reads files by itself. As soon as one location comes from memory it wants all of them from memory, so the
 files of the others are mapped for the time of the build.
+
+It takes initializers of the main graph from memory, and those only: what subgraphs, functions and sparse tensors refer
+to it looks for in a folder, which for a model from a buffer would be the working directory. Such a model gets a folder
+of its own, with what it needs there for the time of the build.
 """
 
 from __future__ import annotations
@@ -11,16 +15,24 @@ import mmap
 import ntpath
 import os
 import posixpath
+import shutil
+import tempfile
 from collections.abc import Mapping
 
 import numpy as np
 
-from ...errors import E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, NOT_FOUND, WinMLError
+from ...errors import E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, NOT_FOUND, NOT_SUPPORTED, WinMLError
 from ...files.artifact import OnnxArtifact
 from ...files.mapped import RegularFile
+from ...files.writing import writing_failure
+from ...handles import finalizer
 from . import api
 
 Buffer = memoryview | mmap.mmap
+
+_FOLDER_KEY = b"session.model_external_initializers_file_folder_path"
+_NOWHERE = os.path.join(__file__, "no-folder")
+"""A folder that cannot be: one below a file."""
 
 
 def attach_external_data(options: int, artifact: OnnxArtifact) -> object:
@@ -29,12 +41,15 @@ def attach_external_data(options: int, artifact: OnnxArtifact) -> object:
     A location that a buffer model needs and `resources` lacks is 0x80070490; for a file model it is 0x80070002. Too few
     bytes are 0x80070057 in memory and 0x80070570 in a file. A location outside the model's folder is 0x80070057.
     """
-    if not artifact.external_locations:
-        return None
     for location in artifact.external_locations:
         _refuse_outside(location)
-    buffers = _from_memory(artifact) if artifact.path is None else _beside(artifact, os.path.dirname(artifact.path))
-    return _attach(options, buffers) if buffers else None
+    if artifact.path is not None:
+        buffers = _beside(artifact, os.path.dirname(artifact.path))
+        return _attach(options, buffers) if buffers else None
+    buffers = _from_memory(artifact)
+    folder = _Folder({location: buffers[location] for location in artifact.nested_locations})
+    api.AddSessionConfigEntry(options, _FOLDER_KEY, os.fsencode(folder.path))
+    return folder, _attach(options, buffers) if buffers else None
 
 
 def _refuse_outside(location: str) -> None:
@@ -72,6 +87,11 @@ def _beside(artifact: OnnxArtifact, folder: str) -> dict[str, Buffer]:
     for location in files:
         if location in absent and location not in artifact.resources:
             raise WinMLError(FILE_NOT_FOUND, "", f"external data file {files[location]} is missing")
+        if location in absent and location in artifact.nested_locations:
+            text = f"external data {location!r} is used in a subgraph, a function or a sparse tensor"
+            raise WinMLError(
+                NOT_SUPPORTED, "", f"{text}: it must be the file {files[location]}, or load the model from a buffer"
+            )
         if location not in absent:
             _check_file(files[location], artifact.external_sizes.get(location, 0))
     if not absent:
@@ -102,6 +122,28 @@ def _map(file: str) -> Buffer:
         return memoryview(b"\0")
     with RegularFile(file) as stream:
         return stream.map()
+
+
+class _Folder:
+    """A private folder with copies of buffers, deleted when nothing uses it any more; without any, a place that is not.
+
+    On Windows files stay in the folder for temporary files as long as the engine has mapped them.
+    """
+
+    def __init__(self, buffers: Mapping[str, Buffer]) -> None:
+        self.path = _NOWHERE
+        if not buffers:
+            return
+        self.path = tempfile.mkdtemp(prefix="winml-lite-")
+        finalizer(self, shutil.rmtree, self.path, True)
+        for location, buffer in buffers.items():
+            file = os.path.join(self.path, os.path.normpath(location))
+            try:
+                os.makedirs(os.path.dirname(file), exist_ok=True)
+                with open(file, "wb") as stream:
+                    stream.write(buffer)
+            except OSError as error:
+                raise writing_failure(file, error, "") from error
 
 
 def _attach(options: int, buffers: Mapping[str, Buffer]) -> object:

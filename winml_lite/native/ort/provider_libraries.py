@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 from ...errors import E_FAIL, E_INVALIDARG, MODULE_NOT_FOUND, WinMLError
+from ...files.mapped import is_same_file
 from . import api
 from .environment import ENGINE, environment
 
@@ -61,7 +62,7 @@ def register_library(name: str, path: str) -> tuple[str, ...]:
         known = _libraries.get(name)
         if known is None:
             known = _libraries[name] = _register(name, path)
-    if not os.path.samefile(known.path, path):
+    if not is_same_file(known.path, path):
         text = f"{name!r} is the name of {known.path} in this process; register {path} under another one"
         raise WinMLError(E_INVALIDARG, _CONTEXT, text)
     return known.providers
@@ -91,7 +92,9 @@ def register_installed() -> tuple[str, ...]:
     for name in sorted(module.name for module in pkgutil.iter_modules() if module.name.startswith(PACKAGE_PREFIX)):
         try:
             _register_package(importlib.import_module(name))
-        except Exception as error:  # whatever a package comes up with: the engine works without it
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a package comes up with, SystemExit too: the engine works without it
             reason = error.native_message if isinstance(error, WinMLError) else f"{type(error).__name__}: {error}"
             problems.append(f"the installed package {name} cannot be used: {reason}")
             logger.warning("%s", problems[-1])
@@ -99,11 +102,14 @@ def register_installed() -> tuple[str, ...]:
 
 
 def _register_package(module: Any) -> None:
-    path = os.fspath(module.get_library_path())
-    if any(os.path.samefile(library.path, path) for library in _libraries.values()):
+    path = os.fsdecode(module.get_library_path())
+    if not os.path.isfile(path):
+        raise WinMLError(MODULE_NOT_FOUND, _CONTEXT, f"there is no file {path}")
+    if any(is_same_file(library.path, path) for library in _libraries.values()):
         return
     names = module.get_ep_names() if hasattr(module, "get_ep_names") else [module.get_ep_name()]
-    register_library(names[0], path)
+    name = names if isinstance(names, str) else names[0]
+    register_library(name, path)
 
 
 def idle_libraries() -> tuple[str, ...]:

@@ -123,10 +123,11 @@ class RegionFinder:
             elif self._silence is not None:
                 self._pauses.append((self._silence, now))
                 self._silence = None
-        elif self._start is not None and probability < self._release and self._silence is None:
-            self._silence = now
-        if self._silence is not None and now - self._silence >= self._min_silence:
-            self._end(self._silence)
+        elif self._start is not None and probability < self._release:
+            if self._silence is None:
+                self._silence = now
+            if now - self._silence >= self._min_silence:
+                self._end(self._silence)
         if self._start is not None and self._position - self._start > self._longest:
             self._split(self._start, now)
 

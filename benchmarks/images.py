@@ -1,7 +1,7 @@
 """Pictures to normalized float32 tensors: ours against Pillow's resize and NumPy.
 
-Enlarging, both follow the same rule. Reducing, Pillow filters all pixels and we look at four for each one of the result,
-so the numbers differ and the times compare two ways to feed a model.
+Enlarging, both follow the same rule. Reducing, Pillow filters all pixels and we look at four for each one of the
+result, so the numbers differ and the times compare two ways to feed a model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from PIL import Image
 
 from winml_lite import ImageResizeMode, ImageTensorOptions, Runtime, TensorLayout, TensorNormalization
 
-from .measure import Plan, Row, alternate, main, shorter
+from .measure import Plan, Row, Step, alternate, main, shorter
 
 Floats = npt.NDArray[np.float32]
 MEAN = np.array([123.675, 116.28, 103.53], np.float32)
@@ -99,20 +99,25 @@ def ours(case: Case) -> Callable[[Any], object]:
     return lambda image: runtime.tensor_from_image(image, options=options)
 
 
+def rows_of(case: Case, plan: Plan) -> Iterator[Row]:
+    """The case from a Pillow picture and from an array."""
+    image = picture(case.source)
+    array = np.asarray(image)
+    mine, other = ours(case), pillow(case)
+    sides: tuple[tuple[str, Step, Step], ...] = (
+        ("a Pillow picture", lambda: mine(image), lambda: other(image)),
+        ("an array", lambda: mine(array), lambda: other(Image.fromarray(array))),
+    )
+    for kind, left, right in sides:
+        seconds = alternate(left, right, plan)
+        amounts = (seconds[0] * 1000, seconds[1] * 1000)
+        yield shorter(f"{case.name} from {kind}", "Pillow and NumPy", amounts, "ms", BOUNDS)
+
+
 def measure(plan: Plan) -> Iterator[Row]:
-    """Each case from a Pillow picture and from an array."""
+    """All cases."""
     for case in QUICK_CASES if plan.quick else CASES:
-        image = picture(case.source)
-        array = np.asarray(image)
-        mine, other = ours(case), pillow(case)
-        sides = (
-            ("a Pillow picture", lambda: mine(image), lambda: other(image)),
-            ("an array", lambda: mine(array), lambda: other(Image.fromarray(array))),
-        )
-        for kind, left, right in sides:
-            seconds = alternate(left, right, plan)
-            amounts = (seconds[0] * 1000, seconds[1] * 1000)
-            yield shorter(f"{case.name} from {kind}", "Pillow and NumPy", amounts, "ms", BOUNDS)
+        yield from rows_of(case, plan)
 
 
 if __name__ == "__main__":

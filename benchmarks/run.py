@@ -21,6 +21,7 @@ BENCHMARKS = (
     "growth",
     "startup",
     "compile",
+    "images",
     "decode",
     "native_loop",
     "prompt",

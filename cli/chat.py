@@ -140,6 +140,8 @@ def _talk(conversation: Conversation) -> None:
             terminal.note("(stopped)")
         except genai.WinMLError as error:
             terminal.note(f"Error: {describe(error)}\n{_mend(error)}")
+            if conversation.has_media:
+                terminal.note("(pictures and sound wait for the next message; /image - takes them back)")
 
 
 def _mend(error: genai.WinMLError) -> str:

@@ -53,6 +53,11 @@ class Conversation:
         self._shown: dict[str, list[genai.ChatMedia]] = {}
         """Pictures ("images") and sound ("audio") for the next message."""
 
+    @property
+    def has_media(self) -> bool:
+        """Whether pictures or sound wait for the next message."""
+        return bool(self._shown)
+
     def show(self, media: Mapping[str, Iterable[genai.ChatMedia]]) -> None:
         """Let pictures ("images") and sound ("audio") go with the next message."""
         for name, more in media.items():

@@ -97,7 +97,9 @@ def graph_lines(record: dict[str, Any]) -> list[str]:
     operators = [f"{count} {name}" for name, count in record.get("operators", {}).items()]
     lines += _wrapped("operators", operators)
     for data in record.get("external_data", ()):
-        lines.append(f"external data  {_printable(data['location'])}, {_state(data['needed_bytes'], data['file_bytes'])}")
+        lines.append(
+            f"external data  {_printable(data['location'])}, {_state(data['needed_bytes'], data['file_bytes'])}"
+        )
     for entry in record.get("providers", ()):
         state = _taken(entry) if entry["takes_it"] else entry["problem"]
         target = f" ({entry['target']})" if entry["target"] is not None else ""

@@ -187,6 +187,8 @@ def _read(path: Path) -> list[CatalogEntry]:
 
 def _entry(table: Mapping[str, Any]) -> CatalogEntry:
     files = tuple(map(_file, table["files"])) if "files" in table else (_file({**table, "name": table["file"]}),)
+    if not files:
+        raise ValueError("files must be a list of tables, not empty")
     is_gguf = files[0].file_name.lower().endswith(".gguf")
     entry = CatalogEntry(
         name=_plain(table, "name"),
@@ -203,7 +205,7 @@ def _entry(table: Mapping[str, Any]) -> CatalogEntry:
     for what, value, known in (("kind", entry.kind, LOADERS), ("needs", entry.needs, NEEDED_MODULES)):
         if value not in known:
             raise ValueError(f"{what} of {entry.name} must be one of {', '.join(filter(None, known))}, not {value!r}")
-    if len({file.file_name for file in files}) != len(files) or not files:
+    if len({file.file_name for file in files}) != len(files):
         raise ValueError(f"the files of {entry.name} must have different names")
     return entry
 

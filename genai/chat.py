@@ -171,14 +171,17 @@ class Chat:
 
     def _message(self, text: str | Iterable[GivenPart], fields: Mapping[str, Any]) -> ChatMessage:
         """Make the user's message, which reads the files of pictures and sound."""
-        if isinstance(text, str) and fields.keys().isdisjoint(MediaFields.__annotations__):
-            return ChatMessage(ChatRole.USER, text)
-        rows = self._model._media_rows()
-        media = [*media_list(fields.get("images"), "images"), *media_list(fields.get("audio"), "audio")]
+        if isinstance(text, bytes | Mapping) or not isinstance(text, Iterable):
+            kind = type(text).__name__
+            raise TypeError(f"text must be a str or a list of parts, not {kind}; a history is chat.messages")
+        media: list[ChatMedia] = []
+        if not fields.keys().isdisjoint(MediaFields.__annotations__):
+            self._model._media_rows()
+            media += media_list(fields.get("images"), "images") + media_list(fields.get("audio"), "audio")
         message = ChatMessage(ChatRole.USER, [*media, *as_parts(text)])
         for part in message.parts:
             if isinstance(part, ChatMedia):
-                rows.check(part)
+                self._model._media_rows().check(part)
         return message
 
 

@@ -120,7 +120,7 @@ def _normalization(steps: Mapping[str, Any]) -> TensorNormalization:
         factor = _number(steps.get("rescale_factor", 1 / 255), "rescale_factor")
         offset = -1.0 if steps.get("rescale_offset") is True else 0.0
     means, deviations = [0.0], [1.0]
-    if steps.get("do_normalize", True) is True:
+    if steps.get("do_normalize", "image_mean" in steps) is True:
         means, deviations = (_numbers(steps.get(name), name) for name in ("image_mean", "image_std"))
     if steps.get("include_top") is True:  # of EfficientNet: its last layer was trained on values divided twice
         deviations = [value * value for value in deviations]

@@ -11,6 +11,7 @@ from typing import Any
 from winml_lite import ExecutionTarget, Pipeline, Runtime, Stage, Tensor, WinMLError
 
 from .checks import enum_value, index_value, instance_of
+from .closing import Closing
 from .codes import E_NOT_VALID_STATE
 from .composing import compose
 from .composition import Composition
@@ -24,7 +25,7 @@ from .tokenizer import Tokenizer
 Phase = TextGenerationPipelinePhase
 
 
-class TextGenerationConfiguration(ConfigurationView):
+class TextGenerationConfiguration(ConfigurationView, Closing):
     """The parts of a text generator, filled in by setters and consumed by `TextGenerationTask.create_session`.
 
     There are two modes: UNIFIED, where one pipeline serves prompt and decoding and keeps the state, and PREFILL_DECODE,
@@ -32,12 +33,13 @@ class TextGenerationConfiguration(ConfigurationView):
     DECODE phase, a decode input mode or a logical capacity make it PREFILL_DECODE.
 
     `validate` may be called at any time, and `create_session` validates again: what was set since counts. A failed
-    validation leaves everything editable. After consumption setters are 0x8007139F and getters go on working.
+    validation leaves everything editable. After consumption setters are 0x8007139F and getters go on working, as they
+    do after `close()`.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(CompositionParts(runtime))
-        self._is_consumed = False
+        self._is_consumed = self._is_closed = False
 
     # --- setters ------------------------------------------------------------------------------------------------------
 
@@ -49,7 +51,12 @@ class TextGenerationConfiguration(ConfigurationView):
         name = PHASE_FIELDS[enum_value(phase, Phase, "phase")]
         self._change(**{name: replace(getattr(self._parts, name), **endpoints)})
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("TextGenerationConfiguration is closed")
+
     def _check_unconsumed(self) -> None:
+        self._check_open()
         if self._is_consumed:
             raise WinMLError(
                 E_NOT_VALID_STATE, "TextGenerationConfiguration", "a session has consumed this configuration"
@@ -253,6 +260,10 @@ class TextGenerationConfiguration(ConfigurationView):
         """Check everything, with `tokenizer` in mind, and put it together for a session."""
         self._check_unconsumed()
         return compose(self._parts, tokenizer)
+
+    def close(self) -> None:
+        """End its use; a session that was made of it goes on. Again is fine."""
+        self._is_closed = True
 
     def _mark_consumed(self) -> None:
         """Close the configuration for edits: a session was made of it."""

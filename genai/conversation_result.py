@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import TYPE_CHECKING
 
+from .closing import Closing
 from .messages import ChatCompletionContinuation
 from .output_parser import ConversationOutputParser
 from .output_syntax import OutputSyntax
@@ -89,8 +90,11 @@ class ConversationPreservedToken:
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationFormatResult:
-    """A formatted conversation. It owns its data and outlives the tokenizer wrapper."""
+class ConversationFormatResult(Closing):
+    """A formatted conversation. It owns its data and outlives the tokenizer wrapper.
+
+    A value: `close()` does nothing, and everything stays readable.
+    """
 
     token_ids: tuple[int, ...]
     implementation_identity: ConversationImplementationIdentity
@@ -116,3 +120,9 @@ class ConversationFormatResult:
     def create_output_parser(self) -> ConversationOutputParser:
         """Return a parser for one answer to this conversation."""
         return ConversationOutputParser(self.output_syntax)
+
+    def close(self) -> None:
+        """Do nothing: a result is a value."""
+
+    def _check_open(self) -> None:
+        """A result is always open."""

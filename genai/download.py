@@ -97,8 +97,7 @@ def pull(entry: CatalogEntry, *, offline: bool = False, progress: Progress | Non
         if missing:
             missing[0][1].parent.mkdir(parents=True, exist_ok=True)
             with _disk_errors(entry, path), FileSources(entry, None if offline else progress or _silent) as sources:
-                for file, place in missing:
-                    sources.get(file, place)
+                sources.get_all(missing)
     return path
 
 

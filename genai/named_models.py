@@ -18,7 +18,7 @@ from winml_lite import WinMLError
 
 from . import catalog, download
 from .catalog import LOADERS
-from .codes import E_INVALIDARG, FILE_NOT_FOUND, MODULE_NOT_FOUND
+from .codes import E_INVALIDARG, FILE_NOT_FOUND, INVALID_DATA, MODULE_NOT_FOUND
 
 if TYPE_CHECKING:
     from .convert.conversion import Operators, Weights
@@ -90,7 +90,8 @@ def fetch(
     if entry is None:
         raise WinMLError(FILE_NOT_FOUND, LOADERS[kinds[0]], unknown_model(os.fspath(source), kinds))
     if entry.kind not in kinds:
-        raise WinMLError(E_INVALIDARG, LOADERS[kinds[0]], f"{entry.name} is a {entry.kind} model: {_mend(entry)}")
+        kind = f"an {entry.kind}" if entry.kind[0] in "aeiou" else f"a {entry.kind}"
+        raise WinMLError(E_INVALIDARG, LOADERS[kinds[0]], f"{entry.name} is {kind} model: {_mend(entry)}")
     return entry.name, prepare(entry, engine, offline, progress)
 
 
@@ -103,7 +104,7 @@ def prepare(
     """Return the file or folder of an entry that can be loaded, after getting and converting what is not there."""
     if not is_made(entry, engine):
         return download.pull(entry, offline=offline, progress=_stage(progress, "download"))
-    _check_needs(entry)
+    _check_conversion(entry)
     if not entry.is_gguf and _is_converted(entry):  # what it was made of may be gone
         return download.converted_folder(entry)
     source = download.pull(entry, offline=offline, progress=_stage(progress, "download"))
@@ -128,8 +129,11 @@ def _mend(entry: catalog.CatalogEntry) -> str:
     return f"load it with {LOADERS[entry.kind]}({entry.name!r})"
 
 
-def _check_needs(entry: catalog.CatalogEntry) -> None:
+def _check_conversion(entry: catalog.CatalogEntry) -> None:
     """Refuse before anything is downloaded what could not be converted afterwards."""
+    if not entry.is_gguf and entry.variant not in CONVERSIONS:
+        known = ", ".join(CONVERSIONS)
+        raise WinMLError(INVALID_DATA, "catalog", f"convert of {entry.name} is {entry.variant!r}; known are {known}")
     if not entry.needs or _is_converted(entry) or importlib.util.find_spec(catalog.NEEDED_MODULES[entry.needs]):
         return
     raise WinMLError(

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from winml_lite import WinMLError
 
+from .closing import Closing
 from .codes import E_NOT_VALID_STATE, INVALID_DATA
 from .messages import ChatCompletionEventType
 from .output_channels import read_channels
@@ -23,7 +24,7 @@ _Type = ChatCompletionEventType
 LocatedEvent: TypeAlias = tuple[ConversationOutputEvent, int, int]
 
 
-class ConversationOutputParser:
+class ConversationOutputParser(Closing):
     """Turns one output of the model into events. Made by `ConversationFormatResult.create_output_parser`.
 
     What may still become a mark (a reasoning tag, the opener of a tool call, a stop text) is held back; how the text is
@@ -32,18 +33,21 @@ class ConversationOutputParser:
 
     def __init__(self, syntax: OutputSyntax) -> None:
         self._syntax = syntax
+        self._is_closed = False
         self.reset()
 
     def append(self, text: str) -> None:
         """Take the next piece of the output; 0x8007139F after `flush`."""
         if not isinstance(text, str):
             raise TypeError(f"text must be a str, not {type(text).__name__}")
+        self._check_open()
         if self._source.is_ended:
             raise WinMLError(E_NOT_VALID_STATE, "append", "the output was flushed: reset the parser first")
         self._advance(self._stops.push(text))
 
     def flush(self) -> None:
         """End the output: what was held back is content after all, and COMPLETED follows. Again does nothing."""
+        self._check_open()
         if self._source.is_ended:
             return
         rest = self._stops.flush()
@@ -53,6 +57,7 @@ class ConversationOutputParser:
 
     def read_event(self) -> ConversationOutputEvent | None:
         """Return the next event; None when there is none yet, or no more after COMPLETED."""
+        self._check_open()
         return self._events.popleft()[0] if self._events else None
 
     def read_located_event(self) -> LocatedEvent | None:
@@ -68,11 +73,20 @@ class ConversationOutputParser:
 
     def reset(self) -> None:
         """Forget the output and its events; the parser is as new."""
+        self._check_open()
         self._events: deque[LocatedEvent] = deque()
         self._source = TextSource()
         self._stops = StopText(self._syntax.stops)
         self._sink = _EventSink(self._events, self._source)
         self._reader = self._read()
+
+    def close(self) -> None:
+        """End the use of the parser. Again is fine."""
+        self._is_closed = True
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RuntimeError("ConversationOutputParser is closed")
 
     def _read(self) -> Reading[None]:
         syntax = self._syntax

@@ -152,7 +152,14 @@ class _WatchedFile:
         file.seek(0)
 
     def read(self, size: int) -> bytes:
-        return self._guarded(b"", size)
+        try:
+            data = self._file.read(size)
+            if not isinstance(data, bytes):
+                raise TypeError(f"a sound file must be open in binary mode; read gave {type(data).__name__}")
+            return data
+        except BaseException as error:
+            self.failure = self.failure or error
+            return b""
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> None:
         try:
@@ -166,16 +173,6 @@ class _WatchedFile:
         except BaseException as error:
             self.failure = self.failure or error
             return 0
-
-    def _guarded(self, nothing: bytes, size: int) -> bytes:
-        try:
-            data = self._file.read(size)
-            if not isinstance(data, bytes):
-                raise TypeError(f"a sound file must be open in binary mode; read gave {type(data).__name__}")
-            return data
-        except BaseException as error:
-            self.failure = self.failure or error
-            return nothing
 
 
 def write_sound(place: str, samples: npt.NDArray[np.float32], sample_rate: int, sample_format: str | None) -> None:

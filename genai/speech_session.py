@@ -39,18 +39,20 @@ class AutomaticSpeechRecognitionSession(Closing):
         self._runtime = configuration.runtime
         self._affinity = ThreadAffinity()
 
-    def _check_open(self) -> None:
-        """Raise RuntimeError when the session is closed; any thread may ask that."""
-        if self._core.is_closed:
-            raise RuntimeError("AutomaticSpeechRecognitionSession is closed")
-
     def _check_thread(self) -> None:
         self._affinity.check("AutomaticSpeechRecognitionSession")
 
+    def _check_not_closed(self) -> None:
+        if self._core.is_closed:
+            raise RuntimeError("AutomaticSpeechRecognitionSession is closed")
+
     def _open(self) -> SpeechCore:
         self._check_thread()
-        self._check_open()
+        self._check_not_closed()
         return self._core
+
+    def _check_open(self) -> SpeechCore:
+        return self._open()
 
     @property
     def state(self) -> AutomaticSpeechRecognitionSessionState:
@@ -78,13 +80,13 @@ class AutomaticSpeechRecognitionSession(Closing):
     @property
     def supports_whisper_log_mel(self) -> bool:
         """Whether `transcribe_whisper_log_mel` is there: yes for a Whisper model. Any thread may ask."""
-        self._check_open()
+        self._check_not_closed()
         return True
 
     @property
     def supports_live_input(self) -> bool:
         """Whether `begin_live_input` is there: no for a Whisper model. Any thread may ask."""
-        self._check_open()
+        self._check_not_closed()
         return False
 
     def transcribe_waveform(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -99,7 +100,8 @@ class VoiceActivity(Closing):
         them. What is less than a step waits for the next call.
         last: whether the sound ends here. Then zeros complete the last step, and the next call begins a new sound.
 
-        ValueError for what is no sound of one channel, before anything is heard.
+        ValueError for what is no sound of one channel, before anything is heard. After another failure, or Ctrl-C, a
+        new sound begins.
         """
         self._check_open()
         sound = Audio(samples, SAMPLE_RATE)
@@ -111,12 +113,17 @@ class VoiceActivity(Closing):
         count = (len(joined) - _BEFORE) // STEP
         result = np.empty(count, np.float32)
         windows = sliding_window_view(joined, _WINDOW)[::STEP] if count else self._windows[:0]
-        for start in range(0, count, self._steps):
-            steps = min(self._steps, count - start)
-            self._bind(steps)
-            np.copyto(self._windows[:steps], windows[start : start + steps])
-            self._pipeline.run()
-            result[start : start + steps] = self._results[:steps]
+        try:
+            for start in range(0, count, self._steps):
+                steps = min(self._steps, count - start)
+                self._bind(steps)
+                np.copyto(self._windows[:steps], windows[start : start + steps])
+                self._pipeline.run()
+                result[start : start + steps] = self._results[:steps]
+        except BaseException:
+            with suppress(WinMLError):  # what went wrong first is what counts
+                self.reset()
+            raise
         self._heard = joined[count * STEP :].copy()
         if last:
             self.reset()

@@ -197,6 +197,8 @@ def _links(encoder: _Ports, decoder: _Ports) -> tuple[tuple[int, int], ...]:
     for index, name in enumerate(decoder.inputs):
         if index in decoder.state or decoder.pipeline.is_connected(decoder.stage, index):
             continue
+        if name == "use_cache_branch":
+            _wrong("the decoder is two graphs in one, which are not taken apart here: use the one without a cache")
         if name == "encoder_hidden_states":
             links.append((encoder.output_at("last_hidden_state", name), index))
         elif name.startswith("past"):

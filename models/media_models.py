@@ -37,7 +37,7 @@ _PICTURE, _SOUND, _ASKS = 92, 93, 94
 """Those of rows of each kind, which outweigh what the row shows, so that each row is looked at as much as another; and
 of the last token of a prompt."""
 _ROPE_BASE = 10000.0  # the pair of numbers that looks back turns a quarter in 497 positions: nearer rows weigh more
-_LOUD_FROM = 2.3
+_LOUD_FROM = 2.26
 _FRAMING = ("<|vision_start|>", "<|vision_end|>", "<|audio_bos|>", "<|audio_eos|>")
 
 

@@ -293,6 +293,19 @@ def twins() -> onnx.ModelProto:
     )
 
 
+def listed_constants() -> onnx.ModelProto:
+    """`y[2] = relu(x[2] + a) + b`, `a` and `b` both [1, 2], as of IR version 3: the constants are inputs as well."""
+    constants = [_constant(name, [1, 2], np.float32) for name in ("a", "b")]
+    nodes = [
+        helper.make_node("Add", ["x", "a"], ["shifted"]),
+        helper.make_node("Relu", ["shifted"], ["positive"]),
+        helper.make_node("Add", ["positive", "b"], ["y"]),
+    ]
+    inputs = [_port(name, FLOAT, [2]) for name in ("a", "x", "b")]
+    graph = helper.make_graph(nodes, "graph", inputs, [_port("y", FLOAT, [2])], constants)
+    return helper.make_model(graph, ir_version=3, opset_imports=[helper.make_opsetid("", 8)])
+
+
 def convolution() -> onnx.ModelProto:
     """`y[1,16,8,8] = Conv(x[1,16,8,8], K)`, float32, with 16 kernels of 3 by 3 (9 KiB)."""
     return _model(

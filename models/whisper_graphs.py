@@ -235,7 +235,7 @@ def _history(graph: _Graph) -> str:
     # Positions that a real model has no embedding for fail here too.
     past = graph.node("Squeeze", graph.node("Shape", "past_key_values.0.decoder.key", start=2, end=3))
     length = graph.node("Squeeze", graph.node("Shape", total, start=1, end=2))
-    positions = graph.node("Range", past, length, graph.constant(1))
+    positions = graph.node("Unsqueeze", graph.node("Range", past, length, graph.constant(1)), graph.constant([0]))
     zeros = graph.node("Gather", graph.constant(np.zeros(POSITIONS)), positions)
     zero = graph.node("ReduceSum", zeros, keepdims=0)
     return graph.node("Add", total, zero)

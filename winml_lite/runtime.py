@@ -81,7 +81,7 @@ class Runtime(AudioFactories, ImageFactories, VideoFactories, ProcessorFactories
         """Load a model from bytes, which are copied; the format is recognised by content.
 
         External data comes only from `resources`; those buffers are not copied and stay pinned while the model or a
-        stage of it lives.
+        stage of it lives. Those of subgraphs, functions and sparse tensors become temporary files during `build`.
         """
         try:
             size = memoryview(data).nbytes

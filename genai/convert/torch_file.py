@@ -33,7 +33,7 @@ _PROTOCOL = 1001
 def read_torch_file(path: str | os.PathLike[str]) -> dict[str, Array]:
     """Return the tensors of a state dictionary by name, in the order of the file; of a checkpoint its `state_dict`.
 
-    The arrays are read-only views of the file's bytes where a tensor is contiguous, else copies.
+    The arrays are read-only views of the file's bytes, which are in memory once.
 
     WinMLError: 0x80070002 for a missing file, 0x80070570 for one that is broken or none of torch, 0x80070032 for
     contents that are no plain state dictionary; the message names what was found.
@@ -135,5 +135,4 @@ def _window(elements: Array, tensor: StoredTensor, name: str) -> Array:
     if not count:
         return np.zeros(tensor.shape, elements.dtype)
     strides = [stride * elements.itemsize for stride in tensor.strides]
-    view = np.lib.stride_tricks.as_strided(elements[tensor.offset :], tensor.shape, strides, writeable=False)
-    return np.ascontiguousarray(view).reshape(tensor.shape)
+    return np.lib.stride_tricks.as_strided(elements[tensor.offset :], tensor.shape, strides, writeable=False)

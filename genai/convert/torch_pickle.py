@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 _MOST_DIMENSIONS = 8
+_MOST_INSTRUCTIONS = 1 << 20
+"""About forty describe a tensor; each takes a byte of the file and may take fifty of memory."""
 _DTYPES = {
     "torch DoubleStorage": "<f8",
     "torch FloatStorage": "<f4",
@@ -78,7 +80,11 @@ class RefusedContent(Exception):
 def load_pickle(stream: io.BytesIO, storages: dict[str, StoredElements] | None = None) -> Any:
     """Carry out one pickle and return the object that it makes; storages that it names are noted in `storages`."""
     machine = _Machine({} if storages is None else storages)
+    count = 0
     while (code := stream.read(1)) != _STOP:
+        count += 1
+        if count > _MOST_INSTRUCTIONS:
+            raise RefusedContent(f"a pickle has more than {_MOST_INSTRUCTIONS} instructions")
         if not code:
             raise CorruptFile("a pickle has no end")
         if code not in _INSTRUCTIONS:

@@ -243,14 +243,19 @@ def _declare_caches(graph: _Graph) -> None:
 
 
 def _positions(graph: _Graph) -> str:
-    """The position embeddings of the new tokens; a sequence that is too long is an error of the look-up."""
+    """The position embeddings of the new tokens, [1, tokens, width].
+
+    A sequence that is too long is an error of the look-up. ONNX Runtime would turn the look-up of a mere range into a
+    slice, which gives nothing instead.
+    """
     builder = graph.builder
     past = builder.node("Shape", ["past_key_values.0.decoder.key"], start=2, end=3)
     end = builder.node("Add", [past, builder.node("Shape", ["input_ids"], start=1, end=2)])
     one, zero = builder.constant(np.array(1, np.int64)), builder.integers(0)
     first, stop = (builder.node("Squeeze", [value, zero]) for value in (past, end))
     table = graph.vector("decoder/position_encodings/encodings")
-    return builder.node("Gather", [table, builder.node("Range", [first, stop, one])], axis=0)
+    positions = builder.node("Unsqueeze", [builder.node("Range", [first, stop, one]), zero])
+    return builder.node("Gather", [table, positions], axis=0)
 
 
 def _decoder_layer(graph: _Graph, layer: int, values: tuple[str, str], prunes: bool) -> tuple[str, str]:

@@ -37,16 +37,21 @@ def write_tokenizer(source: Path, folder: Path, row_count: int) -> WhisperTokens
         raise WinMLError(FILE_NOT_FOUND, "convert_whisper", f"{source} holds no {TOKENIZER_FILE}: {mend}")
     content = _read_json(path)
     begin = _add_timestamps(path, content)
-    if begin + TIMESTAMP_COUNT > row_count:
-        text = f"the tokenizer has {begin + TIMESTAMP_COUNT} tokens with timestamps, the model {row_count} rows"
-        raise invalid(str(path), text)
+    count = begin + TIMESTAMP_COUNT
+    if count > row_count:
+        raise invalid(str(path), f"the tokenizer has {count} tokens with timestamps, the model {row_count} rows")
+    _check_ids(path, content, row_count)
     written = folder / TOKENIZER_FILE
     written.write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8", newline="\n")
-    with Tokenizer.from_file(written) as tokenizer:
-        tokens = find_tokens(tokenizer)
-    if max(tokens.suppress, default=0) >= row_count or tokens.timestamp_begin != begin:
+    try:
+        with Tokenizer.from_file(written) as tokenizer:
+            tokens = find_tokens(tokenizer)
+    except WinMLError as error:  # the user knows nothing of the folder that it names
+        text = (error.native_message or "").replace(str(written), str(path))
+        raise type(error)(error.hresult, "convert_whisper", text if str(path) in text else f"{path}: {text}") from None
+    if max(tokens.suppress, default=0) >= count or tokens.timestamp_begin != begin:
         raise invalid(str(path), "the special tokens are not in the order of a Whisper vocabulary")
-    return _with_config(source / _CONFIG_FILE, tokens, begin + TIMESTAMP_COUNT)
+    return _with_config(source / _CONFIG_FILE, tokens, count)
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -77,6 +82,16 @@ def _add_timestamps(path: Path, content: dict[str, Any]) -> int:
             plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
             added.append({"id": begin + index, "content": text, **plain})
     return begin
+
+
+def _check_ids(path: Path, content: Mapping[str, Any], row_count: int) -> None:
+    """Refuse ids that no row of the model is for."""
+    model = content.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    ids = list(vocabulary.values()) if isinstance(vocabulary, dict) else []
+    for number in (*ids, *(token.get("id") for token in content["added_tokens"])):
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < row_count:
+            raise invalid(str(path), f"a token has the id {number!r}; the model has {row_count} rows")
 
 
 def _with_config(path: Path, tokens: WhisperTokens, count: int) -> WhisperTokens:

@@ -422,6 +422,39 @@ def test_t68_sources_that_cannot_be_compiled(
     assert os.listdir(tmp_path) == ["add.ort"]
 
 
+@pytest.mark.parametrize("form", CompiledModelForm)
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_constants_of_an_old_model_are_no_inputs_of_the_result(
+    compiler: ModelCompiler, runtime: Runtime, tmp_path: Path, form: CompiledModelForm, in_memory: bool
+) -> None:
+    path = onnx_models.save(onnx_models.listed_constants(), tmp_path / "old.onnx")
+    source = runtime.load_model_from_buffer(path.read_bytes()) if in_memory else runtime.load_model(path)
+    compiler.compile_to_file(source, tmp_path / "out.onnx", form=form)
+    made = runtime.load_model(tmp_path / "out.onnx")
+    assert made.schema().inputs() == source.schema().inputs() == [(TensorDataType.FLOAT32, (2,))]
+    assert run(runtime, made, np.array([1, -9], np.float32)).tolist() == [3, 2]
+
+
+def test_constants_of_an_old_model_are_no_inputs_of_what_a_sink_gets(
+    compiler: ModelCompiler, runtime: Runtime, files: ModelFiles
+) -> None:
+    sink = Capture()
+    compiler.compile_to_sink(runtime.load_model(files.onnx("listed_constants")), sink)
+    made = runtime.load_model_from_buffer(sink.artifact)
+    assert run(runtime, made, np.array([1, -9], np.float32)).tolist() == [3, 2]
+
+
+def test_an_old_model_with_weights_in_another_file(compiler: ModelCompiler, runtime: Runtime, tmp_path: Path) -> None:
+    model, payload = onnx_models.external_weights()
+    (tmp_path / "weights.bin").write_bytes(payload)
+    model.ir_version = 3
+    model.graph.input.add().CopyFrom(onnx.helper.make_tensor_value_info(model.graph.initializer[0].name, 1, [2]))
+    path = onnx_models.save(model, tmp_path / "old.onnx")
+    with failing(NOT_SUPPORTED) as caught:
+        compiler.compile_to_file(runtime.load_model(path), tmp_path / "out.onnx")
+    assert "before IR version 4" in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["out.ort", "out.GGUF"])
 def test_a_name_of_another_format(compiler: ModelCompiler, dense: Model, tmp_path: Path, name: str) -> None:
     with failing(E_INVALIDARG) as caught:

@@ -209,6 +209,16 @@ def test_g103_after_consumption_setters_are_refused_and_getters_work(stage: Comp
     assert session.configuration is configuration
 
 
+def test_a_configuration_is_a_context_manager(stage: Composed) -> None:
+    with stage.configuration() as configuration:
+        session = Tasks(stage.runtime).create_text_generation_task(stage.tokenizer).create_session(configuration)
+    assert configuration.pipeline is stage.pipeline
+    for call in (configuration.validate, configuration.__enter__):
+        with pytest.raises(RuntimeError, match="TextGenerationConfiguration is closed"):
+            call()
+    assert session.generate("a", TextGenerationOptions(2)).text == "bc"
+
+
 def test_validating_does_not_touch_the_bindings(fake_stage: Composed) -> None:
     binds = fake_stage.script.binds
     fake_stage.configuration().validate()

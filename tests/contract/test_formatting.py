@@ -72,6 +72,13 @@ def types_of(events: list[ConversationOutputEvent]) -> list[Type]:
     return [event.type for event in events]
 
 
+def test_a_format_result_is_a_value_that_programs_may_close(chat: Tokenizer) -> None:
+    with chat.format_conversation(ChatCompletionRequest((HI,))) as formatted:
+        count = len(formatted.token_ids)
+    formatted.close()
+    assert count == len(formatted.token_ids) > 0
+
+
 def test_g36_no_tool_choice_changes_the_prompt(chat: Tokenizer) -> None:
     free = chat.format_conversation(ChatCompletionRequest((HI,), TOOLS))
     barred = chat.format_conversation(ChatCompletionRequest((HI,), TOOLS, tool_choice=Choice.NONE))

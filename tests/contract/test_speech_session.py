@@ -424,11 +424,13 @@ def test_other_threads_are_refused(recognizer: Recognizer) -> None:
         lambda: session.runtime,
         session.reset,
         session.close,
+        session.__enter__,
         stream.read_next,
         lambda: stream.result,
         stream.close,
+        stream.__enter__,
     ]
-    assert codes_on_another_thread(calls) == [WRONG_THREAD] * 7
+    assert codes_on_another_thread(calls) == [WRONG_THREAD] * 9
     assert "".join(fragments(stream)) == "one"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,18 @@ from fakes.model_files import ModelFiles
 from fakes.rig import failing
 from fakes.scripted import write_tokenizer
 from fakes.speech import Recognizer, built, recognizing
-from fakes.whole_whisper import SAYS, SAYS_ELSE, hears_sound, whole_decoder, whole_encoder, without_state
+from fakes.whole_whisper import (
+    SAYS,
+    SAYS_ELSE,
+    hears_sound,
+    in_half,
+    two_in_one,
+    whole_decoder,
+    whole_encoder,
+    without_state,
+)
 from genai import Tokenizer
+from genai.log_mel import log_mel
 from genai.tasks import (
     AutomaticSpeechRecognitionFinishReason,
     AutomaticSpeechRecognitionReadStatus,
@@ -24,7 +35,8 @@ from genai.tasks import (
     WhisperAutomaticSpeechRecognitionBindings,
 )
 from models.onnx_models import add, save
-from winml_lite import Runtime, WinMLError
+from models.whisper_models import tones
+from winml_lite import Runtime, TensorDataType, WinMLError
 
 Reason = AutomaticSpeechRecognitionFinishReason
 
@@ -299,6 +311,84 @@ def whole(recognizer: Recognizer, folder: Path, length: int | None) -> dict[str,
         "decoder_pipeline": decoder[0],
         "decoder_stage": decoder[1],
     }
+
+
+def test_a_decoder_that_is_two_graphs_in_one_is_refused(recognizer: Recognizer, tmp_path: Path) -> None:
+    parts = whole(recognizer, tmp_path, None)
+    graph = Path(save(two_in_one(), tmp_path / "merged.onnx"))
+    parts["decoder_pipeline"], parts["decoder_stage"] = built(recognizer.runtime, recognizer.target, graph)
+    with failing(E_INVALIDARG) as caught:
+        recognizer.configuration(**parts).validate()
+    assert "use the one without a cache" in str(caught.value)
+
+
+def test_a_program_of_windowsml_runs_with_the_import_root_changed(recognizer: Recognizer, tmp_path: Path) -> None:
+    runtime, target = recognizer.runtime, recognizer.target
+    encoder_path = save(whole_encoder(("batch_size", "feature_size", "encoder_sequence_length")), tmp_path / "a.onnx")
+    decoder_path = save(whole_decoder(None), tmp_path / "b.onnx")
+    with ExitStack() as resources:
+        encoder_model = resources.enter_context(runtime.load_model(str(encoder_path)))
+        encoder_builder = resources.enter_context(runtime.create_pipeline_builder())
+        encoder_stage = resources.enter_context(encoder_builder.add_model_stage(encoder_model, target, "encoder"))
+        encoder_stage.symbolic_dimensions["feature_size"] = 80
+        encoder_stage.symbolic_dimensions["encoder_sequence_length"] = 3000
+        with encoder_stage.ort_options() as options:
+            options.set_session_config("optimization.disable_specified_optimizers", "NhwcTransformer")
+        encoder_pipeline = resources.enter_context(encoder_builder.build())
+        decoder_model = resources.enter_context(runtime.load_model(str(decoder_path)))
+        decoder_builder = resources.enter_context(runtime.create_pipeline_builder())
+        decoder_stage = resources.enter_context(decoder_builder.add_model_stage(decoder_model, target, "decoder"))
+        decoder_pipeline = resources.enter_context(decoder_builder.build())
+        tokenizer = resources.enter_context(Tokenizer.from_file(str(recognizer.folder / "tokenizer.json")))
+        tasks = resources.enter_context(Tasks(runtime))
+        task = resources.enter_context(tasks.create_automatic_speech_recognition_task(tokenizer))
+        configuration = resources.enter_context(task.create_configuration())
+        configuration.configure_whisper(
+            encoder_pipeline=encoder_pipeline,
+            encoder_stage=encoder_stage,
+            decoder_pipeline=decoder_pipeline,
+            decoder_stage=decoder_stage,
+            tensor_target=target,
+        )
+        configuration.validate()
+        task.default_configuration = configuration
+        samples = tones([0]).reshape(1, -1)
+        waveform = resources.enter_context(runtime.tensor_from_numpy(samples, target=target))
+        metadata = AutomaticSpeechRecognitionWaveformMetadata(sample_rate=16_000, valid_sample_count=samples.shape[1])
+        stream = resources.enter_context(task.default_session.transcribe_waveform(waveform, metadata))
+        fragments = [update.fragment for update in stream]
+        result = stream.result
+        result.raise_for_error()
+    assert (fragments, result.transcript, result.finish_reason.name) == (list(SAYS), SAYS, "INPUT_COMPLETE")
+
+
+def test_a_model_in_half_precision(recognizer: Recognizer, tmp_path: Path) -> None:
+    encoder, decoder = (
+        built(recognizer.runtime, recognizer.target, Path(save(in_half(recognizer.folder / name), tmp_path / name)))
+        for name in ("encoder.onnx", "decoder.onnx")
+    )
+    recognizer.encoder, recognizer.decoder = encoder, decoder
+    assert recognizer.session().transcribe(*recognizer.sound(3, None, 7)).transcript == "four end."
+
+
+def test_parts_of_different_precision_are_refused(recognizer: Recognizer, tmp_path: Path) -> None:
+    path = Path(save(in_half(recognizer.folder / "encoder.onnx"), tmp_path / "encoder.onnx"))
+    recognizer.encoder = built(recognizer.runtime, recognizer.target, path)
+    with failing(E_INVALIDARG) as caught:
+        recognizer.configuration().validate()
+    assert "'present.0.encoder.key' is FLOAT16" in str(caught.value)
+
+
+def test_a_stage_in_python_may_make_the_features(recognizer: Recognizer) -> None:
+    def features(samples: np.ndarray) -> np.ndarray:
+        return log_mel(samples)
+
+    ports = [(TensorDataType.FLOAT32, (480_000,))], [(TensorDataType.FLOAT32, (1, 80, 3000))]
+    processor = recognizer.runtime.create_processor(features, *ports)
+    builder = recognizer.runtime.create_pipeline_builder()
+    stage = builder.add_processor_stage(processor, recognizer.target)
+    session = recognizer.session(preprocessing_pipeline=builder.build(), preprocessing_stage=stage)
+    assert session.transcribe(*recognizer.sound(2, 1)).transcript == "three two"
 
 
 def test_a_preprocessing_stage_makes_the_features(recognizer: Recognizer, tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ class FakeModel:
 
     answers: list[Answer] = field(default_factory=list)
     can_chat: bool = True
+    takes_images: bool = False
+    takes_audio: bool = False
     name: str = "fake"
     engine: str = "llama.cpp"
     target: ExecutionTargetKind = ExecutionTargetKind.CPU

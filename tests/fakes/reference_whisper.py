@@ -73,7 +73,7 @@ class ReferenceWhisper:
             scores = np.where(np.tri(scores.shape[1], dtype=bool), scores, -np.inf)
         shares = np.exp(scores - scores.max(-1, keepdims=True))
         mixed = (shares / shares.sum(-1, keepdims=True)) @ value
-        return mixed.transpose(1, 0, 2).reshape(len(values[0]), -1)
+        return np.asarray(mixed.transpose(1, 0, 2).reshape(len(values[0]), -1))
 
     def _feed_forward(self, state: Doubles, name: str) -> Doubles:
         inner = _gelu(self._linear(self._norm(state, f"{name}ffn/"), f"{name}ffn/linear_0"))

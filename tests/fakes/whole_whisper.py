@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
 from fakes.speech import Recognizer
 from genai.log_mel import log_mel
-from models.onnx_models import FLOAT, INT64, _constant, _model, _port
+from models.onnx_models import FLOAT, INT64, Shape, _constant, _model, _port
 from models.whisper_models import tones, whisper_vocabulary
 from winml_lite import Pipeline, Stage
 
@@ -19,7 +19,7 @@ SAYS, SAYS_ELSE = "abcd", "x"
 _HEARD = 0.5
 
 
-def whole_encoder() -> onnx.ModelProto:
+def whole_encoder(shape: Shape = (1, 80, 3000)) -> onnx.ModelProto:
     """`input_features[1,80,3000] -> last_hidden_state[1,1500,1]`: the largest feature of every other frame."""
     return _model(
         [
@@ -27,8 +27,8 @@ def whole_encoder() -> onnx.ModelProto:
             helper.make_node("Slice", ["levels", "start", "stop", "time", "step"], ["halved"]),
             helper.make_node("Unsqueeze", ["halved", "last"], ["last_hidden_state"]),
         ],
-        [_port("input_features", FLOAT, [1, 80, 3000])],
-        [_port("last_hidden_state", FLOAT, [1, 1500, 1])],
+        [_port("input_features", FLOAT, shape)],
+        [_port("last_hidden_state", FLOAT, [shape[0], "rows", 1])],
         [
             _constant(name, [value], np.int64)
             for name, value in (("mel", 1), ("start", 0), ("stop", 3000), ("time", 1), ("step", 2), ("last", 2))
@@ -63,6 +63,36 @@ def whole_decoder(length: int | None) -> onnx.ModelProto:
             _constant("values", [0, 10], np.float32),
         ],
     )
+
+
+def two_in_one() -> onnx.ModelProto:
+    """The whole decoder with the switch of a graph that holds one with a cache too."""
+    model = whole_decoder(None)
+    model.graph.input.append(_port("use_cache_branch", TensorProto.BOOL, [1]))
+    return model
+
+
+def in_half(path: Path) -> onnx.ModelProto:
+    """A graph whose floating inputs and outputs are float16; it computes as before."""
+    model = onnx.load(path)
+    graph, before, after = model.graph, [], []
+    for port in graph.input:
+        if port.type.tensor_type.elem_type == FLOAT:
+            before.append(helper.make_node("Cast", [port.name], [f"{port.name}.full"], to=FLOAT))
+            port.type.tensor_type.elem_type = TensorProto.FLOAT16
+    renamed = {node.input[0]: node.output[0] for node in before}
+    for port in graph.output:
+        if port.type.tensor_type.elem_type == FLOAT:
+            renamed[port.name] = f"{port.name}.full"
+            after.append(helper.make_node("Cast", [f"{port.name}.full"], [port.name], to=TensorProto.FLOAT16))
+            port.type.tensor_type.elem_type = TensorProto.FLOAT16
+    for node in graph.node:
+        node.input[:] = [renamed.get(name, name) for name in node.input]
+        node.output[:] = [renamed.get(name, name) for name in node.output]
+    nodes = [*before, *graph.node, *after]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return model
 
 
 def hears_sound(word: int) -> onnx.ModelProto:

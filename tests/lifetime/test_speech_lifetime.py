@@ -1,4 +1,4 @@
-"""Speech recognition in any closing order, in threads, under cancels and Ctrl-C, and at exit, each in its own process."""
+"""Speech recognition in any closing order, in threads, under cancels and Ctrl-C, and at exit, each in a process."""
 
 from __future__ import annotations
 

@@ -372,6 +372,15 @@ def test_other_sources(tmp_path: Path) -> None:
         genai.load_classifier(tmp_path / "model.gguf")
 
 
+def test_other_loaders_say_what_loads_a_classifier(folder: Path) -> None:
+    with failing(codes.NOT_SUPPORTED) as caught:
+        genai.load(folder)
+    assert "if it classifies pictures, load it with genai.load_classifier" in str(caught.value)
+    with failing(codes.E_INVALIDARG) as caught:
+        genai.load("efficientnet-lite0")
+    assert "genai.load_classifier('efficientnet-lite0')" in str(caught.value)
+
+
 # Life of a model
 
 

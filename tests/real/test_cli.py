@@ -475,6 +475,19 @@ def test_show_describes_a_graph_without_a_tokenizer(tmp_path: Path) -> None:
     assert "tokenizer" not in record and "tokenizer_problem" not in record
 
 
+def test_show_keeps_the_names_of_a_graph_in_their_lines(tmp_path: Path) -> None:
+    model = add()
+    model.graph.node[0].op_type = "Add\x1b[31m\nwarning"
+    shown = run("show", save(model, tmp_path / "odd.onnx")).stdout.decode()
+    assert "operators      1 Add\\x1b[31m\\nwarning\n" in shown
+
+
+def test_no_name_at_all() -> None:
+    done = run("show", "")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"the name of the model is empty" in done.stderr
+
+
 def test_show_gives_a_graph_nothing_of_a_gguf_beside_it(tmp_path: Path) -> None:
     scripted_gguf(tmp_path)
     record = json.loads(run("show", save(add(), tmp_path / "add.onnx"), "--json").stdout)

@@ -124,6 +124,16 @@ def test_external_weights_go_into_the_ort_format(runtime: Runtime, files: ModelF
     assert np.frombuffer(result, np.float32).tolist() == [11, 22]
 
 
+def test_constants_of_an_old_model_are_no_inputs_in_the_ort_format(
+    files: ModelFiles, runtime: Runtime, tmp_path: Path
+) -> None:
+    save_as_ort(runtime.load_model(files.onnx("listed_constants")), tmp_path / "out.ort")
+    made = runtime.load_model(tmp_path / "out.ort")
+    assert made.schema().inputs() == [(TensorDataType.FLOAT32, (2,))]
+    (result,) = results(runtime, made, x=np.array([1, -9], np.float32))
+    assert np.frombuffer(result, np.float32).tolist() == [3, 2]
+
+
 def test_extents_are_fixed_in_the_ort_format(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
     save_as_ort(runtime.load_model(files.onnx("dense")), tmp_path / "out.ort", symbolic_dimensions={"batch": 2})
     schema = runtime.load_model(tmp_path / "out.ort").schema()
@@ -146,6 +156,25 @@ def test_what_the_ort_format_refuses(runtime: Runtime, files: ModelFiles, tmp_pa
         save_as_ort(runtime.load_model(path), "")
     assert sorted(os.listdir(tmp_path)) == ["add.onnx", "add.ort"]
     assert path.read_bytes() == before
+
+
+def test_what_the_ort_format_cannot_hold(runtime: Runtime, tmp_path: Path) -> None:
+    """The engine writes constants of 4 bits, and does not read them."""
+    numbers = TensorProto(name="W", data_type=TensorProto.INT4, dims=[4096], raw_data=bytes(2048))
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5])
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", ["W", "scale"], ["w"]), helper.make_node("Add", ["x", "w"], ["y"])],
+        "four bits",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4096])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4096])],
+        [numbers, scale],
+    )
+    opsets = [helper.make_opsetid("", onnx_models.OPSET)]
+    model = helper.make_model(graph, ir_version=onnx_models.IR_VERSION, opset_imports=opsets)
+    with failing(0x80070032) as caught:
+        save_as_ort(runtime.load_model_from_buffer(model.SerializeToString()), tmp_path / "out.ort")
+    assert "the ORT format cannot hold this model" in str(caught.value)
+    assert os.listdir(tmp_path) == []
 
 
 def test_threads_compile_at_the_same_time(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
@@ -177,14 +206,59 @@ def test_ctrl_c_while_files_are_written(
     assert os.listdir(tmp_path) == []
 
 
+STORM = """
+    import random, signal, sys
+    from winml_lite import Runtime
+
+    class Sink:
+        def write_artifact_bytes(self, data): self.size += len(data)
+        def begin_resource(self, key, descriptor): self.size = 0
+        def write_resource_bytes(self, key, data): self.size += len(data)
+        def end_resource(self, key): pass
+
+    def interrupt(*_): raise KeyboardInterrupt
+
+    runtime = Runtime()
+    model = runtime.load_model(sys.argv[1])
+    compiler = runtime.create_cpu_target().model_compiler()
+    whole = Sink()
+    compiler.compile_to_sink(model, whole)
+    signal.signal(signal.SIGALRM, interrupt)
+    chance = random.Random(0)
+    struck = 0
+    for _ in range(150):
+        sink = Sink()
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0001 + 0.006 * chance.random())
+            compiler.compile_to_sink(model, sink)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            assert sink.size == whole.size
+        except KeyboardInterrupt:
+            struck += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    print(struck > 5)
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="timers of POSIX")
+def test_ctrl_c_at_any_moment_of_a_sink(files: ModelFiles) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(STORM), files.onnx("twins")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
 LIMITED = """
     import os, resource, signal, sys
-    from winml_lite import Runtime, WinMLError
+    from winml_lite import Runtime, WinMLError, save_as_ort
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), int(sys.argv[4])))
     runtime = Runtime()
     try:
-        runtime.create_cpu_target().compile_to_file(runtime.load_model(sys.argv[1]), sys.argv[2], sys.argv[3] or None)
+        model, path = runtime.load_model(sys.argv[1]), sys.argv[2]
+        if path.endswith(".ort"):
+            save_as_ort(model, path)
+        else:
+            runtime.create_cpu_target().compile_to_file(model, path, sys.argv[3] or None)
     except WinMLError as error:
         print(error)
         print(os.listdir(os.path.dirname(sys.argv[2])))
@@ -192,9 +266,20 @@ LIMITED = """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="limits of POSIX")
-@pytest.mark.parametrize("weights", ["", "weights.bin"])
-def test_a_file_that_cannot_grow_leaves_nothing(files: ModelFiles, tmp_path: Path, weights: str) -> None:
-    command = [sys.executable, "-c", textwrap.dedent(LIMITED), files.onnx("dense"), str(tmp_path / "out.onnx"), weights]
+@pytest.mark.parametrize(
+    ("source", "name", "weights", "limit"),
+    [
+        ("dense", "out.onnx", "", 8192),
+        ("dense", "out.onnx", "weights.bin", 8192),
+        ("texts", "out.onnx", "weights.bin", 1024),
+        ("dense", "out.ort", "", 8192),
+    ],
+)
+def test_a_file_that_cannot_grow_leaves_nothing(
+    files: ModelFiles, tmp_path: Path, source: str, name: str, weights: str, limit: int
+) -> None:
+    arguments = [files.onnx(source), str(tmp_path / name), weights, str(limit)]
+    command = [sys.executable, "-c", textwrap.dedent(LIMITED), *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
     said = done.stdout.splitlines()
     assert said[-1] == "[]", done.stderr

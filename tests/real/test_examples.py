@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from models.onnx_models import add, save
-from models.recipes import SENTENCE, scripted_gguf, scripted_onnx, scripted_split, tool_gguf, tool_onnx
+from models.recipes import (
+    SENTENCE,
+    media_gguf,
+    media_projector_gguf,
+    scripted_gguf,
+    scripted_onnx,
+    scripted_split,
+    tool_gguf,
+    tool_onnx,
+)
 from models.split_decoder import split_decoder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -102,6 +111,20 @@ def test_tools_are_called_and_their_results_are_in_the_answer(tmp_path: Path, op
     assert done.stderr.splitlines()[-2:] == [
         "multiply(a=127, b=31) -> 3937",
         "population(city='Łódź') -> 645693",
+    ]
+
+
+@needs_llama
+def test_describe_picture_answers_questions_about_pictures(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    image.new("RGB", (30, 20), "blue").save(tmp_path / "a.png")
+    image.new("RGB", (20, 30), "red").save(tmp_path / "b.png")
+    files = media_gguf(tmp_path), media_projector_gguf(tmp_path), tmp_path / "a.png", tmp_path / "b.png"
+    done = run_example("describe_picture.py", *files, given="Are you sure?\n")
+    assert done.stdout == "A red picture.\nA red picture.\n"
+    assert done.stderr.splitlines() == [
+        "(119 tokens in the prompt, 0 of them known from before)",
+        "(156 tokens in the prompt, 119 of them known from before)",
     ]
 
 

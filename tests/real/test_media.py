@@ -108,6 +108,40 @@ def test_a_single_sample_is_no_sound(runtime: Runtime, folder: Path) -> None:
         encoder.encode(runtime.create_tensor(TensorDataType.FLOAT32, (1, 1)))
 
 
+def test_an_encoding_is_stopped_between_two_pieces(runtime: Runtime, folder: Path) -> None:
+    stage, _ = decoder(runtime, recipes.random_gguf(folder))
+    encoder = stage.create_media_encoder_from_file(recipes.projector_gguf(folder, "qwen2a"))
+    sound = runtime.tensor_from_numpy(np.tile(SOUND, 650)[None])  # 65 seconds: three pieces of 30
+    answers = iter([False, False, False, True])
+    with failing(0x800704C7):
+        encoder.encode(sound, should_stop=lambda: next(answers))
+    assert next(answers, None) is None
+    assert encoder.encode(sound, should_stop=lambda: False)[1].embedding_row_count == 2250
+
+
+def test_a_projector_for_images_and_sound(runtime: Runtime, folder: Path) -> None:
+    stage, _ = decoder(runtime, recipes.media_gguf(folder))
+    encoder = stage.create_media_encoder_from_file(recipes.media_projector_gguf(folder, "both"))
+    image, sound = (TensorDataType.UINT8, (1, ANY, ANY, 3)), (TensorDataType.FLOAT32, (1, ANY))
+    assert encoder.media_tensor_descs == (image, sound)
+    assert encoder.media_tensor_desc == image
+    assert encoder.sample_rate == 16000
+    assert encoder.encode(runtime.tensor_from_numpy(IMAGE[None]))[1].embedding_row_count == 4
+    assert encoder.encode(runtime.tensor_from_numpy(SOUND[None]))[1].embedding_row_count == 750
+    with failing(0x80070057) as caught:
+        encoder.encode(runtime.tensor_from_numpy(IMAGE))
+    assert "UINT8 [1, any, any, 3] or FLOAT32 [1, any]" in str(caught.value)
+
+
+def test_only_sound_has_a_rate(runtime: Runtime, folder: Path) -> None:
+    stage, _ = decoder(runtime, recipes.random_gguf(folder))
+    rates = [
+        stage.create_media_encoder_from_file(recipes.projector_gguf(folder, kind)).sample_rate
+        for kind in ("gemma3", "qwen2a")
+    ]
+    assert rates == [None, 16000]
+
+
 def test_the_capacity_is_charged_by_cells(runtime: Runtime, folder: Path) -> None:
     stage, pipeline = decoder(runtime, recipes.qwen2vl_gguf(folder))
     rows, layout = encoded(runtime, stage.create_media_encoder_from_file(recipes.projector_gguf(folder, "qwen2vl")), "")

@@ -20,6 +20,7 @@ import genai
 from fakes.rig import failing
 from models import recipes
 from models.media_models import ANSWERS, NOTHING
+from winml_lite import Tensor
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama")]
 
@@ -89,7 +90,7 @@ def test_a_projector_of_both_kinds_takes_both_at_once(load: Load) -> None:
     assert (model.takes_images, model.takes_audio) == (True, True)
     reply = model.chat().send([sound(LOUD), picture(RED), "What is it?"])
     assert reply.text == RED_ANSWER
-    assert reply.prompt_token_count == 10 + 775 + 37
+    assert reply.prompt_token_count == 802
 
 
 @pytest.mark.parametrize(("architecture", "kind"), PAIRS)
@@ -112,10 +113,10 @@ def sound(source: Any) -> dict[str, Any]:
 
 def test_parts_stand_where_they_are_given(load: Load) -> None:
     chat = load().chat()
-    parts = ["First ", picture(BLUE), {"type": "text", "text": " then "}, picture(RED), "?"]
+    parts: list[Any] = ["First ", picture(BLUE), {"type": "text", "text": " then "}, picture(RED), "?"]
     assert chat.send(parts).text == RED_ANSWER
     message = chat.messages[0]
-    assert message == ("user", "First  then ?") or message.content == "First  then ?"
+    assert message.content == "First  then ?"
     assert [part if isinstance(part, str) else part.kind for part in message.parts] == [
         "First ",
         "image",
@@ -126,7 +127,7 @@ def test_parts_stand_where_they_are_given(load: Load) -> None:
 
 
 @pytest.mark.parametrize(("architecture", "kind"), PAIRS)
-@pytest.mark.parametrize(("width", "height"), [(8, 8), (200, 9), (9, 200), (61, 37), (3, 3)])
+@pytest.mark.parametrize(("width", "height"), [(8, 8), (40, 16), (16, 40), (61, 37), (3, 3)])
 def test_pictures_of_any_shape(load: Load, architecture: str, kind: str, width: int, height: int) -> None:
     chat = load(architecture, kind).chat()
     assert chat.send("?", images=[plain(width, height, (0, 0, 255))]).text == BLUE_ANSWER
@@ -174,7 +175,7 @@ def test_a_long_sound_comes_in_pieces_of_30_seconds(load: Load) -> None:
     model = load("llama", "qwen2a")
     short = model.chat().send("?", audio=[LOUD], max_new_tokens=1).prompt_token_count
     long = model.chat().send("?", audio=[(np.tile(TONE, 65), 16000)], max_new_tokens=1).prompt_token_count
-    assert (short, long) == (9 + 776, 9 + 26 + 3 * 750)
+    assert (short, long) == (11 + 750, 11 + 3 * 750)
 
 
 # --- several turns --------------------------------------------------------------------------------------------------
@@ -210,7 +211,7 @@ def test_a_history_goes_to_another_chat_through_json(load: Load, tmp_path: Path)
     pillow.fromarray(RED).save(tmp_path / "red.png")
     model = load("llama", "both")
     chat = model.chat()
-    chat.send("?", images=[tmp_path / "red.png", BLUE], audio=[QUIET])
+    chat.send([sound(QUIET), picture(tmp_path / "red.png"), picture(BLUE), "?"])
     text = json.dumps([message.as_dict() for message in chat.messages])
     assert str(tmp_path / "red.png") in text
     again = model.chat(messages=json.loads(text))
@@ -320,18 +321,24 @@ def test_a_source_that_was_cancelled_before_encodes_nothing(load: Load, monkeypa
     assert reply.generated_token_count == 0
 
 
-def test_a_cancel_stops_between_two_pieces_of_a_sound(load: Load) -> None:
+def test_a_cancel_while_a_sound_is_prepared_stops_the_turn(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load("llama", "qwen2a")
     source = genai.CancellationSource()
-    long = np.tile(TONE, 30 * 100) * np.float32(0.5)  # 100 pieces
-    timer = threading.Timer(0.5, source.cancel)
-    timer.start()
+    rows = model._media_rows()
+    prepare = rows._tensor
+
+    def prepare_and_cancel(part: genai.ChatMedia) -> Tensor:
+        source.cancel()
+        return prepare(part)
+
     chat = model.chat()
-    reply = chat.send("?", audio=[(long, 16000)], cancellation=source)
-    timer.join()
+    given = (TONE * np.float32(0.99), 16000)
+    with monkeypatch.context() as patch:
+        patch.setattr(rows, "_tensor", prepare_and_cancel)
+        reply = chat.send("?", audio=[given], cancellation=source)
     assert reply.finish_reason is genai.TextGenerationFinishReason.CANCELED
     assert chat.messages == ()
-    assert chat.send("?", audio=[LOUD]).text == ANSWERS["loud"]
+    assert chat.send("?", audio=[given]).text == ANSWERS["loud"]
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------
@@ -343,7 +350,7 @@ def test_a_model_without_a_projector(folder: Path) -> None:
         with failing(0x80070032, genai.NotSupportedError) as caught:
             model.chat().send("?", images=[RED])
         assert "projector=" in str(caught.value)
-        history = [("user", [picture(RED), "?"]), ("assistant", RED_ANSWER)]
+        history: list[tuple[str, Any]] = [("user", [picture(RED), "?"]), ("assistant", RED_ANSWER)]
         with failing(0x80070032, genai.NotSupportedError) as caught:
             model.chat(messages=history).send("?")
         assert "projector=" in str(caught.value)
@@ -415,4 +422,4 @@ def test_files_that_are_no_pictures_and_no_sound(load: Load, tmp_path: Path) -> 
     with pytest.raises(TypeError, match="a picture is a path"):
         model.chat().send("?", images=[5])
     with pytest.raises(TypeError, match="samples alone say no rate"):
-        model.chat().send("?", audio=[TONE])
+        model.chat().send("?", audio=[TONE])  # type: ignore[list-item]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -159,6 +160,24 @@ def test_installed_packages_are_found(files: ModelFiles, tmp_path: Path) -> None
     assert refusal.startswith("80070490")
     assert "available: CPUExecutionProvider (CPU), tiny_good (CPU)" in refusal
     assert "the installed package onnxruntime_ep_bad cannot be used" in refusal
+
+
+def test_a_package_that_ends_the_program_does_not(files: ModelFiles, tmp_path: Path) -> None:
+    folder = tmp_path / "onnxruntime_ep_ending"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise SystemExit(3)")
+    program = f"import sys; sys.path.append({str(tmp_path)!r})\n{PROGRAM}"
+    done = subprocess.run(
+        [sys.executable, "-c", program, files.onnx("add")], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert "the installed package onnxruntime_ep_ending cannot be used: SystemExit: 3" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="pipes of POSIX")
+def test_a_pipe_is_not_waited_for(runtime: Runtime, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.so")
+    with failing(0x80070057):
+        runtime.register_execution_provider("pipe", tmp_path / "pipe.so")
 
 
 IDLE = """

@@ -128,7 +128,4 @@ def test_texts_are_found_by_what_they_mean(tmp_path: Path) -> None:
         "garden/apples.md:3",
     }
     done = run(ROOT / "examples" / "search_texts.py", folder, "How do I look after fruit?", model)
-    assert (
-        "Prune the trees in late winter. Then feed them."
-        in done.stdout.decode().splitlines()[0] + "\n" + (done.stdout.decode().splitlines()[1])
-    )
+    assert done.stdout.decode().splitlines()[0].split("  ")[1].startswith("garden/apples.md")

@@ -16,7 +16,7 @@ import genai
 from fakes.model_files import require_engine
 from fakes.real_models import catalog_model
 from fakes.rig import failing
-from fakes.spoken import spoken
+from fakes.spoken import _utterance, spoken
 from genai import SpeechRegionOptions, VoiceActivity, WinMLError, audio_blocks, speech_regions
 from models.onnx_models import add
 from models.voice_models import loudness_sequence, loudness_step
@@ -103,6 +103,19 @@ class TestProbabilities:
             activity.probabilities(samples)
         assert activity.probabilities(np.full(512, 1.0)).tolist() == [0.5]
 
+    def test_after_an_interrupted_run_a_new_sound_begins(
+        self, activity: VoiceActivity, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted() -> None:
+            raise KeyboardInterrupt
+
+        activity.probabilities(np.ones(700))
+        with monkeypatch.context() as patch:
+            patch.setattr(activity, "_bind", lambda steps: interrupted())
+            with pytest.raises(KeyboardInterrupt):
+                activity.probabilities(np.ones(5000))
+        assert activity.probabilities(np.full(512, 1.0)).tolist() == [0.5]
+
     def test_closed(self, activity: VoiceActivity) -> None:
         activity.close()
         activity.close()
@@ -177,6 +190,13 @@ def speech() -> Floats:
     """Two utterances with silence around them."""
     pause = np.zeros(16000, np.float32)
     return np.concatenate([pause, spoken("Hello world."), pause, spoken("This is a test of the system."), pause])
+
+
+def test_the_voice_of_the_tests_says_a_text_the_same_way_each_time() -> None:
+    first = spoken("One, two.")
+    spoken("Something else.")
+    _utterance.cache_clear()
+    assert np.array_equal(spoken("One, two."), first)
 
 
 class TestSilero:

@@ -28,7 +28,20 @@ def test_help_of_a_command(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["generate", "chat", "tokens", "show", "targets", "models", "convert", "compile", "bench", "perplexity"]
+    "name",
+    [
+        "generate",
+        "chat",
+        "classify",
+        "tokens",
+        "show",
+        "targets",
+        "models",
+        "convert",
+        "compile",
+        "bench",
+        "perplexity",
+    ],
 )
 def test_the_promised_commands_are_there(name: str) -> None:
     assert (name,) in command_paths(main)

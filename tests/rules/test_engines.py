@@ -9,7 +9,7 @@ from rules.statements import PARTS
 
 CHECKED = {
     f"{letter}{n}"
-    for part in ("object-model", "generation", "compilation")
+    for part in ("object-model", "generation", "compilation", "speech")
     for letter in PARTS[part]
     for n in PARTS[part][letter]
 }

@@ -117,6 +117,26 @@ def chat_task(session: genai.tasks.ChatCompletionSession, tokenizer: genai.Token
     assert_type(result.text_generation_result, genai.tasks.TextGenerationResult)
 
 
+def speech_task(tasks: genai.tasks.Tasks, tokenizer: genai.Tokenizer, waveform: winml_lite.Tensor) -> None:
+    task = tasks.create_automatic_speech_recognition_task(tokenizer)
+    assert_type(task, genai.tasks.AutomaticSpeechRecognitionTask)
+    configuration = task.create_configuration()
+    assert_type(configuration, genai.tasks.AutomaticSpeechRecognitionConfiguration)
+    assert_type(configuration.whisper_bindings, genai.tasks.WhisperAutomaticSpeechRecognitionBindings)
+    session = task.create_session(configuration)
+    assert_type(session, genai.tasks.AutomaticSpeechRecognitionSession)
+    assert_type(session.state, genai.tasks.AutomaticSpeechRecognitionSessionState)
+    metadata = genai.tasks.AutomaticSpeechRecognitionWaveformMetadata(16000, 480_000)
+    stream = session.transcribe_waveform(waveform, metadata)
+    assert_type(stream, genai.tasks.AutomaticSpeechRecognitionStream)
+    assert_type(next(stream), genai.tasks.AutomaticSpeechRecognitionUpdate)
+    assert_type(stream.read_next(), genai.tasks.AutomaticSpeechRecognitionUpdate | None)
+    assert_type(stream.result.finish_reason, genai.tasks.AutomaticSpeechRecognitionFinishReason)
+    assert_type(session.transcribe(waveform, metadata).transcript, str)
+    live = session.begin_live_input(metadata, 4)
+    assert_type(live.input.write_chunk(1, waveform, 160), genai.tasks.AutomaticSpeechRecognitionChunkAcceptance)
+
+
 def beside_generating(model: genai.LanguageModel, session: genai.tasks.TextGenerationSession) -> None:
     assert_type(model.score("a", [" b"]), list[genai.ContinuationScore])
     assert_type(model.perplexity("a b c"), genai.Perplexity)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,11 +86,13 @@ def image_options(options: ImageTensorOptions | None) -> ImageTensorOptions:
     return options
 
 
-def image_size(size: Any, name: str = "size") -> tuple[int, int]:
+def image_size(size: Any) -> tuple[int, int]:
     """Return (width, height), each in 1..2**32-1, else ValueError."""
-    if not isinstance(size, Sequence) or isinstance(size, str) or len(size) != 2:
-        raise ValueError(f"{name} must be (width, height), not {size!r}")
-    return number_value(size[0], "width", minimum=1), number_value(size[1], "height", minimum=1)
+    try:
+        width, height = size
+    except (TypeError, ValueError):
+        raise ValueError(f"size must be (width, height), not {size!r}") from None
+    return number_value(width, "width", minimum=1), number_value(height, "height", minimum=1)
 
 
 def image_layout(options: ImageTensorOptions, size: tuple[int, int], context: str) -> ImageLayout:

@@ -96,14 +96,17 @@ class PillowPixels:
     def lines(self, rows: Index) -> Pixels:
         if isinstance(rows, slice):
             return self._span(rows)
-        lines = np.empty((len(rows), self.width, len(self.letters)), np.uint8)
+        begin, end = int(rows.min()), int(rows.max()) + 1
         step = max(1, _COPIED // self._line)
-        for begin in range(int(rows.min()), int(rows.max()) + 1, step):
-            inside = np.flatnonzero((rows >= begin) & (rows < begin + step))
+        if end - begin <= step:
+            return self._cropped(begin, end)[rows - begin]
+        lines = np.empty((len(rows), self.width, len(self.letters)), np.uint8)
+        for first in range(begin, end, step):
+            inside = np.flatnonzero((rows >= first) & (rows < first + step))
             if len(inside):
                 wanted = rows[inside]
-                first, last = int(wanted.min()), int(wanted.max())
-                lines[inside] = self._cropped(first, last + 1)[wanted - first]
+                top = int(wanted.min())
+                lines[inside] = self._cropped(top, int(wanted.max()) + 1)[wanted - top]
         return lines
 
     def values(self, lines: Pixels, columns: Index) -> Floats:

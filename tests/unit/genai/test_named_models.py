@@ -65,3 +65,97 @@ def test_the_conversion_gets_the_context_length_of_the_catalog(monkeypatch: pyte
     monkeypatch.setattr("genai.convert.convert_gguf", convert, raising=False)
     named_models.fetch("gemma3-270m", "ort", False, None)
     assert options == [("gqa", "q8", 8192)]
+
+
+def entry_of(name: str) -> catalog.CatalogEntry:
+    entry = catalog.find(name)
+    assert entry is not None
+    return entry
+
+
+def test_a_speech_model_is_converted_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+
+    def convert(source: Path, folder: Path, **given: Any) -> None:
+        asked.append((source, folder, given["weights"]))
+        folder.mkdir(parents=True)
+
+    monkeypatch.setattr(download, "pull", lambda entry, **given: tmp_path / "files")
+    monkeypatch.setattr("genai.convert.convert_whisper", convert, raising=False)
+    folder = download.converted_folder(entry_of("whisper-tiny.en"))
+    for _ in range(2):
+        found = named_models.fetch("Whisper-Tiny.EN", None, False, None, ("speech",))
+        assert found == ("whisper-tiny.en", folder)
+    assert asked == [(tmp_path / "files", folder, "f16")]
+    assert folder.name.endswith("-whisper-f16")
+
+
+def test_what_is_converted_needs_its_files_no_more(pulls: list[str]) -> None:
+    folder = download.converted_folder(entry_of("whisper-tiny.en"))
+    folder.mkdir(parents=True)
+    assert named_models.prepare(entry_of("whisper-tiny.en"), offline=True) == folder
+    assert pulls == []
+
+
+def test_a_model_without_a_conversion_is_its_file(pulls: list[str], tmp_path: Path) -> None:
+    entry = entry_of("silero-vad")
+    found = named_models.fetch("silero-vad", None, False, None, ("voice-activity",))
+    assert found == ("silero-vad", tmp_path / entry.files[0].file_name)
+
+
+def test_progress_names_the_stage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def pull(entry: catalog.CatalogEntry, *, offline: bool, progress: Any) -> Path:
+        progress(1, 2)
+        return tmp_path
+
+    calls: list[Any] = []
+    monkeypatch.setattr(download, "pull", pull)
+    monkeypatch.setattr(
+        "genai.convert.convert_whisper", lambda source, folder, *, weights, progress: progress(3, 4), raising=False
+    )
+    named_models.prepare(entry_of("whisper-tiny.en"), progress=lambda *given: calls.append(given))
+    assert calls == [("download", 1, 2), ("convert", 3, 4)]
+
+
+def test_prepared_is_what_can_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    speech, voice = entry_of("whisper-tiny.en"), entry_of("silero-vad")
+    assert (named_models.prepared(speech), named_models.prepared(voice)) == (None, None)
+    folder = download.converted_folder(speech)
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(download, "cached", lambda entry: Path(entry.files[0].file_name))
+    assert named_models.prepared(speech) == folder
+    assert named_models.prepared(voice) == Path(voice.files[0].file_name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "message"),
+    [
+        ("whisper-tiny.en", ("text",), r"\[genai\.load\]: .* is a speech model: .*load_speech\('whisper-tiny\.en'\)"),
+        ("smollm2", ("speech",), r"\[genai\.load_speech\]: .* is a text model: .*genai\.load\('smollm2'\)"),
+        ("silero-vad", ("text-encoder", "text"), r"\[genai\.load_embedding\]: .* is a voice-activity model"),
+        ("efficientnet-lite0", ("text",), r"is an image-classifier model: .*genai\.load_classifier"),
+    ],
+)
+def test_another_kind_is_refused_with_what_loads_it(pulls: list[str], name: str, kinds: Any, message: str) -> None:
+    with pytest.raises(WinMLError, match=f"0x80070057.*{message}"):
+        named_models.fetch(name, None, False, None, kinds)
+    assert pulls == []
+
+
+def test_an_unknown_name_is_answered_with_names_of_the_kind() -> None:
+    with pytest.raises(WinMLError, match=r"did you mean 'whisper-tiny\.en'"):
+        named_models.fetch("whisper-tiny", None, False, None, ("speech",))
+    with pytest.raises(WinMLError, match=r"known names: whisper-tiny\.en$"):
+        named_models.fetch("abc", None, False, None, ("speech",))
+
+
+def test_every_entry_names_a_conversion_that_there_is() -> None:
+    variants = {entry.variant for entry in catalog.entries() if entry.variant and not entry.is_gguf}
+    assert variants <= set(named_models.CONVERSIONS)
+
+
+def test_a_conversion_that_there_is_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(download, "pull", lambda entry, **given: tmp_path)
+    entry = catalog.CatalogEntry("mine", "", entry_of("silero-vad").files, "MIT", kind="speech", variant="magic")
+    with pytest.raises(WinMLError, match=r"0x8007000D.*convert of mine is 'magic'; known are .*whisper-f16"):
+        named_models.prepare(entry)

@@ -330,3 +330,12 @@ def test_marks_that_begin_alike_do_not_hide_each_other() -> None:
     assert output_of("minimax-m2", "<minimax:tool_cal <invoke nam </minimax:tool").content == (
         "<minimax:tool_cal <invoke nam </minimax:tool"
     )
+
+
+def test_a_closed_parser_is_refused() -> None:
+    with parser_of("hermes") as parser:
+        parser.append("x")
+    parser.close()
+    for call in (lambda: parser.append("y"), parser.flush, parser.read_event, parser.reset, parser.__enter__):
+        with pytest.raises(RuntimeError, match="ConversationOutputParser is closed"):
+            call()

@@ -105,6 +105,11 @@ def test_equal_models_are_equal_files(tmp_path: Path) -> None:
     assert one == other
 
 
+@pytest.mark.parametrize(("artifact", "stem"), [("a\udcffé.onnx", "aé"), ("a*b:c\\d.onnx", "abcd"), ("?.onnx", "")])
+def test_a_name_for_weights_is_one_that_the_artifact_can_hold(artifact: str, stem: str) -> None:
+    assert Destination("/", artifact, None).stem == stem
+
+
 def test_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "out.onnx").write_text("old")
 
@@ -167,7 +172,7 @@ def test_paths_are_relative_to_the_artifact(tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    "weights", ["made/w.bin", "../w.bin", "", "out.onnx", "Out.ONNX", "a:b", "a*b", "a\\b", "a\0b"]
+    "weights", ["made/w.bin", "../w.bin", "", "out.onnx", "Out.ONNX", "a:b", "a*b", "a\\b", "a\0b", "a\udcff"]
 )
 def test_weights_that_are_refused(tmp_path: Path, weights: str) -> None:
     with failing(0x80070057):

@@ -154,6 +154,71 @@ def test_external_data_in_a_constant_node() -> None:
     assert read(model).external_locations == ("constant.bin",)
 
 
+def test_external_data_of_a_default_in_a_function() -> None:
+    model, _ = onnx_models.external_weights("default.bin")
+    function = model.functions.add(name="F", domain="local")
+    function.attribute_proto.add(name="v", type=onnx.AttributeProto.TENSOR).t.CopyFrom(model.graph.initializer.pop())
+    artifact = read(model)
+    assert artifact.external_locations == ("default.bin",)
+    assert artifact.nested_locations == {"default.bin"}
+
+
+def test_only_initializers_of_the_main_graph_are_not_nested() -> None:
+    model, _ = onnx_models.external_weights("w.bin")
+    inner, _ = onnx_models.external_weights("inner.bin")
+    node = onnx_models.slow().graph.node[0]
+    node.attribute[0].g.initializer.append(inner.graph.initializer[0])
+    model.graph.node.append(node)
+    assert read(model).nested_locations == {"inner.bin"}
+
+
+def delimited(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def weight_of(*parts: bytes) -> bytes:
+    """A model whose weight is followed by more fields of a TensorProto."""
+    model, _ = onnx_models.external_weights()
+    weight = model.graph.initializer.pop().SerializeToString()
+    return model.SerializeToString() + delimited(7, delimited(5, weight + b"".join(parts)))
+
+
+@pytest.mark.parametrize("place", [b"\x70\x05", b"\x70\x81\x80\x80\x80\x10", b"\x70\x00\x70\x01"])
+def test_a_place_of_values_that_protobuf_reads_as_external(place: bytes) -> None:
+    """An unknown number counts for nothing, and of a number 32 bits count."""
+    assert read_onnx_bytes(weight_of(place)).external_locations == ("weights.bin",)
+
+
+def test_values_that_are_inside_after_all() -> None:
+    assert read_onnx_bytes(weight_of(b"\x70\x00")).external_locations == ()
+
+
+def test_a_tag_counts_by_its_32_bits() -> None:
+    model, _ = onnx_models.external_weights()
+    weight = model.graph.initializer.pop().SerializeToString()
+    initializer = b"\xaa\x80\x80\x80\x10" + bytes([len(weight)]) + weight
+    data = model.SerializeToString() + delimited(7, initializer)
+    assert read_onnx_bytes(data).external_locations == ("weights.bin",)
+
+
+def test_a_tensor_in_two_parts() -> None:
+    model, _ = onnx_models.external_weights()
+    weight = model.graph.initializer.pop()
+    place = onnx.TensorProto(external_data=weight.external_data)
+    weight.ClearField("external_data")
+    parts = delimited(5, weight.SerializeToString()) + delimited(5, place.SerializeToString())
+    node = delimited(1, delimited(5, parts))
+    data = model.SerializeToString() + delimited(7, node)
+    assert read_onnx_bytes(data).external_locations == ("weights.bin",)
+
+
+def test_a_constant_of_a_subgraph_hides_no_input() -> None:
+    model = model_with([helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])])
+    inner = helper.make_graph([], "inner", [], [], [helper.make_tensor("x", TensorProto.FLOAT, [1], [1])])
+    model.graph.node.append(helper.make_node("If", [], [], then_branch=inner))
+    assert [port.name for port in read(model).inputs] == ["x"]
+
+
 @pytest.mark.parametrize("length", ["-1", "x", "1_0", ""])
 def test_external_data_of_impossible_length(length: str) -> None:
     model, _ = onnx_models.external_weights()

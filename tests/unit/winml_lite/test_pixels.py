@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import array
+import io
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from winml_lite import ImageFormat, ImageTensorOptions, Runtime, TensorChannelOrder, TensorDataType
+from winml_lite import ImageFormat, ImageResizeMode, ImageTensorOptions, Runtime, TensorChannelOrder, TensorDataType
 
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
@@ -122,6 +123,16 @@ def test_a_large_picture_with_alpha(runtime: Runtime) -> None:
 def test_a_large_picture_as_bytes(runtime: Runtime) -> None:
     picture, pixels = large("RGB")
     np.testing.assert_array_equal(stored(runtime, picture, BYTES), pixels)
+
+
+def test_a_broken_file_leaves_the_tensor_alone(runtime: Runtime) -> None:
+    file = io.BytesIO()
+    large("RGB")[0].save(file, "JPEG")
+    options = ImageTensorOptions(size=(8, 8), resize_mode=ImageResizeMode.LETTERBOX, letterbox_value=(9, 9, 9, 9))
+    destination = runtime.create_tensor(TensorDataType.FLOAT32, (1, 3, 8, 8))
+    with pytest.raises(OSError, match="truncated"):
+        runtime.write_tensor_from_image(destination, Image.open(io.BytesIO(file.getvalue()[:50_000])), options=options)
+    assert not destination.to_numpy().any()
 
 
 # Objects like Pillow's

@@ -60,7 +60,8 @@ def compile_model(artifact: OnnxArtifact, placement: Placement, options: Compile
                 text = "the model has constants that are strings, which no sink gets whole: use compile_to_file"
                 raise WinMLError(NOT_SUPPORTED, "", text) from None
             output.restart()
-            _compile(_Task(artifact, options, device, output, writes_files=True))
+            with _written_by_the_engine(output.path):
+                _compile(_Task(artifact, options, device, output, writes_files=True))
     except WinMLError as error:
         if error.is_final:
             raise
@@ -237,8 +238,20 @@ def save_optimized(artifact: OnnxArtifact, options: CompileOptions, path: str) -
     api.AddSessionConfigEntry(settings.pointer, b"session.save_model_format", b"ORT")
     api.SetOptimizedModelFilePath(settings.pointer, api.native_path(path))
     api.SetSessionGraphOptimizationLevel(settings.pointer, _BASIC if options.is_durable else _ALL)
-    _make_session(artifact, settings)
+    with _written_by_the_engine(path):
+        _make_session(artifact, settings)
     _check_saved(OnnxArtifact((), (), "ort", path=path))
+
+
+@contextmanager
+def _written_by_the_engine(path: str) -> Iterator[None]:
+    """After a failure run into what kept the engine from writing, since it does not say: `OSError` for a full disk."""
+    try:
+        yield
+    except WinMLError:
+        with open(path, "ab") as file:
+            file.write(bytes(1 << 20))
+        raise
 
 
 def _check_saved(artifact: OnnxArtifact) -> None:

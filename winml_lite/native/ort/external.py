@@ -134,16 +134,17 @@ class _Folder:
         self.path = _NOWHERE
         if not buffers:
             return
-        self.path = tempfile.mkdtemp(prefix="winml-lite-")
-        finalizer(self, shutil.rmtree, self.path, True)
-        for location, buffer in buffers.items():
-            file = os.path.join(self.path, os.path.normpath(location))
-            try:
+        file = tempfile.gettempdir()
+        try:
+            file = self.path = tempfile.mkdtemp(prefix="winml-lite-")
+            finalizer(self, shutil.rmtree, self.path, True)
+            for location, buffer in buffers.items():
+                file = os.path.join(self.path, os.path.normpath(location))
                 os.makedirs(os.path.dirname(file), exist_ok=True)
                 with open(file, "wb") as stream:
                     stream.write(buffer)
-            except OSError as error:
-                raise writing_failure(file, error, "") from error
+        except OSError as error:
+            raise writing_failure(file, error, "") from error
 
 
 def _attach(options: int, buffers: Mapping[str, Buffer]) -> object:

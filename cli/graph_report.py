@@ -18,13 +18,18 @@ _MOST_IN_A_LINE = 6
 
 
 def graph_record(path: Path, with_providers: bool, library: Path | None = None) -> dict[str, Any]:
-    """Describe an `.onnx` or `.ort` file; `with_providers` builds it for each of them, those of `library` too."""
+    """Describe an `.onnx` or `.ort` file; `with_providers` builds it for each of them, those of `library` too.
+
+    Providers that find no hardware are listed with the reason.
+    """
     about = winml_lite.describe_onnx(path)
     providers = {}
     if with_providers:
         with winml_lite.Runtime() as runtime, runtime.load_model(path) as model:
-            idle = [] if library is None else _register(runtime, library)
-            providers = {"providers": [*_providers(runtime, model), *idle]}
+            if library is not None:
+                runtime.register_execution_provider(library.name.partition(".")[0].removeprefix("lib"), library)
+            taken = list(_providers(runtime, model))
+            providers = {"providers": taken, "provider_problems": list(runtime.provider_problems())}
     return {
         "format": about.format,
         "producer": about.producer,
@@ -46,15 +51,6 @@ def _port(port: winml_lite.OnnxPort) -> dict[str, Any]:
     shape = None if port.dimensions is None else list(port.dimensions)
     record = {"name": port.name, "type": port.data_type.name, "shape": shape}
     return {**record, "holds": port.holds} if port.holds else record
-
-
-def _register(runtime: winml_lite.Runtime, library: Path) -> list[dict[str, Any]]:
-    """Register a library of providers under the name of its file; return an entry for it if it finds no hardware."""
-    name = library.name.partition(".")[0].removeprefix("lib")
-    if runtime.register_execution_provider(name, library):
-        return []
-    problem = "finds no hardware here that it can use"
-    return [{"provider": name, "target": None, "takes_it": False, "problem": problem, "node_counts": {}}]
 
 
 def _providers(runtime: winml_lite.Runtime, model: winml_lite.Model) -> Iterator[dict[str, Any]]:
@@ -102,9 +98,8 @@ def graph_lines(record: dict[str, Any]) -> list[str]:
         )
     for entry in record.get("providers", ()):
         state = _taken(entry) if entry["takes_it"] else entry["problem"]
-        target = f" ({entry['target']})" if entry["target"] is not None else ""
-        lines.append(f"provider       {entry['provider']}{target}: {state}")
-    return lines
+        lines.append(f"provider       {entry['provider']} ({entry['target']}): {state}")
+    return lines + [f"no provider    {_printable(problem)}" for problem in record.get("provider_problems", ())]
 
 
 def _taken(entry: dict[str, Any]) -> str:

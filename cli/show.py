@@ -50,7 +50,8 @@ def command(model: str | None, template: bool, providers: bool, provider_library
     MODEL is a file, a folder or a name that is in the cache; nothing is downloaded and no weights are read. Without
     MODEL only the engines are shown.
 
-    --providers builds an ONNX model for every execution provider of this machine, which reads the weights each time.
+    --providers builds an ONNX model for every execution provider of this machine, which reads the weights each time,
+    and says which installed ones find no hardware here.
     """
     if model is None and (template or providers):
         raise click.UsageError(f"--{'template' if template else 'providers'} needs a MODEL")
@@ -61,6 +62,9 @@ def command(model: str | None, template: bool, providers: bool, provider_library
         name, path = find_model(model, offline=True)
         graph = partial(graph_record, with_providers=providers, library=provider_library)
         record = {"name": name, "path": str(path), **_describe(path, graph)}
+        if providers and "tensor_types" in record:
+            text = "execution providers are ONNX Runtime's, and run .onnx and .ort models only; this is a .gguf model"
+            raise click.UsageError(f"--providers: {text} (`winml-lite targets` lists the hardware for it)")
         if template:
             return terminal.answer(f"{_template(name, record)}\n")
     record["engines"] = [_engine(engine) for engine in winml_lite.engines()]

@@ -117,7 +117,7 @@ class _AsyncTurnWork:
             self._turnstile.leave(self._place)
 
 
-class AsyncChatStream(AsyncPieces[_AsyncTurnWork]):
+class AsyncChatStream(AsyncPieces[_AsyncTurnWork, str]):
     """An asynchronous iterator of the pieces of an answer; afterwards `result` holds the whole turn.
 
     As `ChatStream`, and as `AsyncTextStream` in what concerns the event loop: it stays free while the model writes and

@@ -21,10 +21,11 @@ class Work(Protocol):
 
 
 WorkType = TypeVar("WorkType", bound=Work)
+Piece = TypeVar("Piece")
 
 
-class AsyncPieces(ABC, Generic[WorkType]):
-    """An asynchronous iterator of text pieces over some work; leaving its `async with` ends the work."""
+class AsyncPieces(ABC, Generic[WorkType, Piece]):
+    """An asynchronous iterator of pieces over some work; leaving its `async with` ends the work."""
 
     _work: WorkType
 
@@ -38,7 +39,7 @@ class AsyncPieces(ABC, Generic[WorkType]):
         """End the work and wait until the model is free again."""
 
     @abstractmethod
-    async def __anext__(self) -> str:
+    async def __anext__(self) -> Piece:
         """Return the next piece."""
 
     def __repr__(self) -> str:
@@ -48,7 +49,7 @@ class AsyncPieces(ABC, Generic[WorkType]):
             state = "unfinished"
         return f"<{type(self).__name__} {state}>"
 
-    def __aiter__(self) -> AsyncIterator[str]:
+    def __aiter__(self) -> AsyncIterator[Piece]:
         return self
 
     def cancel(self) -> None:

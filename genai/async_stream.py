@@ -15,17 +15,23 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from winml_lite import WinMLError
 
-from .async_pieces import AsyncPieces
+from .async_pieces import AsyncPieces, Piece
 from .codes import E_NOT_VALID_STATE
 from .results import TextGenerationResult
 from .thread_calls import Call
 from .turnstile import LOOK_AGAIN, Turn, Turnstile, busy
 
+if TYPE_CHECKING:
+    from .transcript import Transcript, TranscriptSegment
+
 T = TypeVar("T")
+Piece_co = TypeVar("Piece_co", covariant=True)
+Result = TypeVar("Result")
+Result_co = TypeVar("Result_co", covariant=True)
 
 
 class AsyncTurn(Turn):
@@ -71,26 +77,26 @@ class AsyncTurn(Turn):
         self._may_look.clear()
 
 
-class BlockingStream(Protocol):
-    """What `AsyncTextStream` drives: `TextStream`, or a stream of several generations.
+class BlockingStream(Protocol[Piece_co, Result_co]):
+    """What an `AsyncStream` drives: `TextStream`, a stream of several generations, `SpeechStream`.
 
     One thread reads and closes it; another one may cancel it.
     """
 
     @property
-    def result(self) -> TextGenerationResult: ...
+    def result(self) -> Result_co: ...
 
-    def __next__(self) -> str: ...
+    def __next__(self) -> Piece_co: ...
 
     def cancel(self) -> None: ...
 
     def close(self) -> None: ...
 
 
-class _Work:
+class _Work(Generic[Piece, Result]):
     """A stream, the turn it begins with, and the thread that drives it. Any thread may end it."""
 
-    def __init__(self, turnstile: Turnstile, start: Callable[[Turn], BlockingStream]) -> None:
+    def __init__(self, turnstile: Turnstile, start: Callable[[Turn], BlockingStream[Piece, Result]]) -> None:
         self._turnstile = turnstile
         self._start = start
         self._lock = threading.Lock()  # around starting and ending the thread
@@ -99,7 +105,7 @@ class _Work:
         self._has_thread = False
         self._is_cancelled = False
         self.has_ended = False
-        self.stream: BlockingStream | None = None
+        self.stream: BlockingStream[Piece, Result] | None = None
         self.closing = Call(self._close)
 
     async def begin(self, timeout: float | None) -> None:
@@ -134,17 +140,17 @@ class _Work:
             self._calls.put(call)
         return call
 
-    def read(self) -> str | None:
+    def read(self) -> Piece | None:
         """Return the next piece, None at the end. In the thread."""
         return next(self._open(), None)
 
     def read_all(self) -> None:
-        """Generate to the end. In the thread."""
+        """Go on to the end. In the thread."""
         stream = self._open()
         while next(stream, None) is not None:
             pass
 
-    def _open(self) -> BlockingStream:
+    def _open(self) -> BlockingStream[Piece, Result]:
         """Return the stream; one that was cancelled before has an end and a result, too."""
         if self.stream is None:
             assert self._turn is not None
@@ -191,19 +197,19 @@ def _work(calls: SimpleQueue[Call[Any] | None]) -> None:
         del call  # it refers to a stream that may be dropped meanwhile
 
 
-class AsyncTextStream(AsyncPieces[_Work]):
-    """An asynchronous iterator of text pieces; afterwards `result` holds the whole.
+class AsyncStream(AsyncPieces[_Work[Piece, Result], Piece]):
+    """An asynchronous iterator over a stream that a thread drives; afterwards `result` holds the whole.
 
-    Nothing happens before the first read. Then it waits for its turn at the model, and the prompt and every token are
-    computed in a thread. Cancelling the task that reads, leaving the loop and dropping the stream, or `aclose()` ends
-    the generation as CANCELED after the step that is being computed. One task at a time may read.
+    Nothing happens before the first read. Then it waits for its turn at the model, and everything is computed in a
+    thread. Cancelling the task that reads, leaving the loop and dropping the stream, or `aclose()` ends the work as
+    CANCELED after the step that is being computed. One task at a time may read.
     """
 
     def __init__(
         self,
         turnstile: Turnstile,
         timeout: float | None,
-        start: Callable[[Turn], BlockingStream],
+        start: Callable[[Turn], BlockingStream[Piece, Result]],
         check: Callable[[], object],
     ) -> None:
         """`start` opens the stream in the thread, when its turn has come; `timeout` limits the wait for that. `check`
@@ -216,7 +222,7 @@ class AsyncTextStream(AsyncPieces[_Work]):
         self._finalizer = weakref.finalize(self, self._work.end)
         self._finalizer.atexit = False
 
-    async def __anext__(self) -> str:
+    async def __anext__(self) -> Piece:
         piece = await self._do(self._work.read)
         if piece is None:
             await self.aclose()
@@ -224,7 +230,7 @@ class AsyncTextStream(AsyncPieces[_Work]):
         return piece
 
     async def _do(self, read: Callable[[], T]) -> T | None:
-        """Return `read()` of the thread, None after the end. Whatever goes wrong meanwhile ends the generation."""
+        """Return `read()` of the thread, None after the end. Whatever goes wrong meanwhile ends the work."""
         if self._is_reading:
             raise RuntimeError("another task is reading this stream")
         self._is_reading = True
@@ -244,23 +250,34 @@ class AsyncTextStream(AsyncPieces[_Work]):
             self._is_reading = False
 
     @property
-    def result(self) -> TextGenerationResult:
+    def result(self) -> Result:
         """The result of the finished stream; 0x8007139F before its end."""
         stream = self._work.stream
         if stream is None:
             text = (
                 "the stream was closed before it began" if self._work.has_ended else "the stream has not begun: read it"
             )
-            raise WinMLError(E_NOT_VALID_STATE, "AsyncTextStream.result", text)
+            raise WinMLError(E_NOT_VALID_STATE, f"{type(self).__name__}.result", text)
         return stream.result
 
-    async def read(self) -> TextGenerationResult:
-        """Generate to the end, without coming back to the event loop for each piece, and return the result."""
+    async def read(self) -> Result:
+        """Go on to the end, without coming back to the event loop for each piece, and return the result."""
         await self._do(self._work.read_all)
         await self.aclose()
         return self.result
 
     async def aclose(self) -> None:
-        """End the generation and wait until the model is free again."""
+        """End the work and wait until the model is free again."""
         self._work.end()
         await self._work.closing.result()
+
+
+class AsyncTextStream(AsyncStream[str, TextGenerationResult]):
+    """An asynchronous iterator of text pieces; afterwards `result` holds the whole. See `AsyncStream`."""
+
+
+class AsyncSpeechStream(AsyncStream["TranscriptSegment", "Transcript"]):
+    """An asynchronous iterator of the segments of a recording; afterwards `result` holds the whole transcript.
+
+    What it reads, files or blocks of a microphone, is read in the thread, too. See `AsyncStream`.
+    """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -134,6 +134,17 @@ def audio_blocks(source: SoundSource, sample_rate: int = 16000, block_seconds: f
         raise ValueError(f"block_seconds must be above 0, not {block_seconds!r}")
     size = max(1, round(block_seconds * rate))
     return _blocks(Audio(*source) if isinstance(source, tuple) else source, rate, size)
+
+
+def resampled_blocks(blocks: Iterable[npt.ArrayLike], source_rate: int, sample_rate: int) -> Iterator[Samples]:
+    """Yield blocks of samples of any length, as they come, as mono float32 at another rate.
+
+    A block is what `Audio` takes: floats or integers of shape (frames,) or (frames, channels). ValueError for others.
+    It is copied, so its memory may be used again. NotSupportedError 0x8007007E where the rate changes and the package
+    soxr is missing.
+    """
+    pieces = (_mean(_as_samples(np.array(block))) for block in blocks)
+    return _resampled(pieces, (source_rate, sample_rate), 1)
 
 
 def _blocks(source: SoundFileSource | Audio, rate: int, size: int) -> Iterator[Samples]:

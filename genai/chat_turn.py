@@ -8,30 +8,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import combinations, count
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
-from winml_lite import NotSupportedError, WinMLError
+from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch
-from .chat_media import format_with_images
 from .chat_message import ChatMessage
-from .chat_parts import ChatMedia
 from .chat_reply import ChatReply, ToolCall, ToolCallStatus, make_reply
-from .codes import E_NOT_VALID_STATE, INVALID_DATA, MODULE_NOT_FOUND, TOO_MANY_CMDS
-from .language_model import Prompt
-from .media_marks import Place
+from .codes import E_NOT_VALID_STATE, INVALID_DATA, TOO_MANY_CMDS
 from .messages import (
     ChatCompletionEventType,
-    ChatCompletionRequest,
     ChatCompletionToolCall,
-    ChatCompletionToolChoice,
     ChatRole,
 )
+from .prompt import Prompt
 from .reply_reader import ReplyReader
 from .results import TextGenerationFinishReason, TextGenerationResult, TextGenerationUpdate
 from .tool_calls import TurnSettings
+from .turn_prompt import turn_prompt
 
 if TYPE_CHECKING:
     from .conversation_result import ConversationFormatResult
@@ -41,8 +36,6 @@ if TYPE_CHECKING:
 
 _Type = ChatCompletionEventType
 _Reason = TextGenerationFinishReason
-_OPTIONAL_FIELDS = ("tool_name", "reasoning_content", "tool_call_id")
-"""What a message has and a template need not show, for calls and results stand in order; the rarest shown first."""
 
 
 class History(Protocol):
@@ -87,19 +80,13 @@ class ChatTurn:
     # --- a round ------------------------------------------------------------------------------------------------------
 
     def make_prompt(self, core: SequenceCore, stop: CancellationLatch) -> Prompt:
-        """Begin a round. Pictures and sound that are new are encoded here, unless `stop` comes first: then the
-        generation ends before it needs them.
-        """
+        """Begin a round; `stop` ends what takes long in it."""
         messages = [*self._history.past(), *self._messages]
-        media = _media(messages)
-        rows = self._history.rows if media else None
-        formatted = _formatted(core, messages, self.settings, self._history)
+        prompt, formatted = turn_prompt(core, messages, self.settings, self._history, stop)
         self._formatted = formatted
         self._parser = formatted.create_output_parser()
         self._needs_break = self._has_text
-        constraint = _constraint(core, formatted, self.settings.tool_choice)
-        segments = None if rows is None else rows.segments(formatted, media, stop)
-        return Prompt(list(formatted.token_ids), formatted.additional_stops, formatted, constraint, segments)
+        return prompt
 
     def push(self, piece: str) -> str:
         """Take a piece of what the model writes; return what of the answer is certain now."""
@@ -263,56 +250,3 @@ def _read_call(call_id: str, name: str, arguments: str) -> tuple[ToolCall, ChatC
 def _malformed(call_id: str, name: str, problem: str) -> tuple[ToolCall, ChatCompletionToolCall]:
     call = ToolCall(call_id, name, {}, ToolCallStatus.INVALID, f"Error: {problem}")
     return call, ChatCompletionToolCall(call_id, name, "{}")
-
-
-def _media(messages: Sequence[ChatMessage]) -> dict[Place, ChatMedia]:
-    """The pictures and sounds of messages."""
-    places = ((message, part) for message, parts in enumerate(messages) for part, _ in enumerate(parts.parts))
-    found = {place: messages[place[0]].parts[place[1]] for place in places}
-    return {place: part for place, part in found.items() if isinstance(part, ChatMedia)}
-
-
-def _formatted(
-    core: SequenceCore, messages: list[ChatMessage], settings: TurnSettings, history: History
-) -> ConversationFormatResult:
-    """Format with as much of the messages as the template shows; what it does not show is tried once in a chat."""
-    used = [name for name in _OPTIONAL_FIELDS if any(getattr(message, name) for message in messages)]
-    ways = [frozenset(hidden) for count in range(len(used) + 1) for hidden in combinations(used, count)]
-    ways.sort(key=lambda hidden: hidden != history.hidden)
-    error: WinMLError | None = None
-    for hidden in ways:
-        nothing: dict[str, Any] = dict.fromkeys(hidden)
-        request = ChatCompletionRequest(
-            messages=tuple(replace(message.record(), **nothing) for message in messages),
-            tools=settings.declarations,
-            tool_choice=settings.tool_choice,
-            named_tool_choice=settings.named_tool,
-            enable_thinking=settings.enable_thinking,
-        )
-        try:
-            formatted = format_with_images(core.tokenizer, request)
-        except WinMLError as refusal:
-            if not hidden and not isinstance(refusal, NotSupportedError):
-                raise
-            error = refusal
-            continue
-        history.hidden = hidden or history.hidden
-        return formatted
-    assert error is not None
-    raise error
-
-
-def _constraint(core: SequenceCore, formatted: ConversationFormatResult, choice: ChatCompletionToolChoice) -> Any:
-    """The grammar of tool calls. Where the model is free to call it only makes sure of the form: the calls are read
-    without it, too, so llguidance need not be installed.
-    """
-    if formatted.constraint is None:
-        return None
-    from .constraint import conversation_constraint  # chats without tools need no grammars
-
-    try:
-        return conversation_constraint(core.tokenizer.underlying_object, formatted)
-    except NotSupportedError as error:
-        if error.hresult != MODULE_NOT_FOUND or choice is not ChatCompletionToolChoice.AUTO:
-            raise
-        return None

@@ -7,7 +7,7 @@ begins like the one before costs only its new tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from winml_lite import ExecutionTargetKind, NotSupportedError
@@ -16,6 +16,7 @@ from .call_fields import CallFields, answer_form_of, call_cancellation, call_opt
 from .cancellation import CancellationLatch, CancellationSource
 from .codes import E_NOINTERFACE, NOT_SUPPORTED
 from .model_calls import ModelCalls
+from .prompt import MakePrompt, Prompt
 from .results import TextGenerationResult
 from .sequence import SequenceCore
 from .text_stream import OnEnd, Operation, TextStream
@@ -26,31 +27,9 @@ if TYPE_CHECKING:
     from .async_stream import AsyncTextStream, BlockingStream
     from .chat import Chat
     from .chat_message import Message
-    from .constraint_state import ConstraintCore
-    from .conversation_result import ConversationFormatResult
     from .embedding import EmbeddingModel
     from .media_rows import MediaRows
-    from .segments import TextGenerationSegment
     from .tool_calls import ChatFields
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """Where a generation starts."""
-
-    token_ids: list[int]
-    stops: tuple[str, ...] = ()
-    """Texts that end the answer beside those of the options."""
-    formatted: ConversationFormatResult | None = None
-    """The conversation behind it, if there is one."""
-    constraint: ConstraintCore | None = None
-    """What it asks of the answer, if nothing else does."""
-    segments: Sequence[TextGenerationSegment] | None = None
-    """The tokens with the rows of pictures and sound between them."""
-
-
-MakePrompt = Callable[[SequenceCore, CancellationLatch], Prompt]
-"""Makes a prompt, in what time it needs; the latch stops it."""
 
 
 class LanguageModel(ModelCalls):
@@ -194,7 +173,7 @@ class LanguageModel(ModelCalls):
             if given is None:
                 turn.stop = operation.stop
             self._open()  # close() in another thread has seen the operation by now, or is seen here
-            return TextStream(operation)
+            return TextStream(operation, loop)
         except BaseException:
             self._turnstile.leave(turn)
             raise
@@ -233,7 +212,9 @@ class LanguageModel(ModelCalls):
         """Do as `generate` for asyncio: the event loop goes on meanwhile, and cancelling the task stops the model."""
         return await self.astream(prompt, **fields).read()
 
-    def _astream(self, start: Callable[[Turn], BlockingStream], fields: CallFields) -> AsyncTextStream:
+    def _astream(
+        self, start: Callable[[Turn], BlockingStream[str, TextGenerationResult]], fields: CallFields
+    ) -> AsyncTextStream:
         """Make a stream for asyncio: `start` opens the blocking one when its turn has come."""
         from .async_stream import AsyncTextStream  # brings asyncio
 

@@ -47,13 +47,11 @@ class GenerationLoop:
         restore: list[int] | None,
         constraint: ConstraintCore | None = None,
     ) -> None:
-        self._core = core
-        self._options = options
+        self._core, self._options = core, options
         self._latch = cancellation.latch
         self._restore = restore
         self._prompt_token_count = len(core.retained)
-        self.start = Start(core.evaluated, core.evaluated)
-        """What was consumed of the prompt before."""
+        self.start = Start(core.evaluated, core.evaluated)  # of the prompt: what was consumed before
         self._row_cell_count = core.row_cell_count
         self._capacity = core.capacity - self._row_cell_count if core.capacity else None
         self._selector = make_selector(core, options)

@@ -77,6 +77,12 @@ class SoundFile:
                 raise WinMLError(NOT_SUPPORTED, self.name, text)
             self._opened = opening.pop_all()
 
+    @property
+    def duration(self) -> float | None:
+        """Seconds that the file announces; some formats only estimate them, or do not say (None)."""
+        frames = self._file.frames
+        return frames / self.sample_rate if 0 <= frames < _LENGTH_UNKNOWN else None
+
     def chunks(self, frames: int) -> Iterator[npt.NDArray[np.float32]]:
         """Yield the rest of the file as float32 of shape (1..frames, channels), always in the same memory."""
         buffer = np.empty((frames, self.channels), np.float32)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 from winml_lite import WinMLError
 
@@ -20,10 +21,32 @@ from .results import TextGenerationResult, TextGenerationUpdate
 from .turnstile import Turn, Turnstile, forks
 
 OnEnd = Callable[[TextGenerationResult], None]
+UpdateT = TypeVar("UpdateT")
+ResultT = TypeVar("ResultT")
+UpdateT_co = TypeVar("UpdateT_co", covariant=True)
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
-class Operation:
-    """A generation of the short road: read by one thread, ended by any.
+class Running(Protocol[UpdateT_co, ResultT_co]):
+    """What an operation drives: a generation, a transcription."""
+
+    @property
+    def latch(self) -> CancellationLatch:
+        """What cancels it."""
+
+    @property
+    def result(self) -> ResultT_co | None:
+        """The result; None before the end."""
+
+    def read_next(self) -> UpdateT_co | None:
+        """Go on and return the next update; None at the end and ever after."""
+
+    def close(self) -> None:
+        """End it without running a model again. Again is fine."""
+
+
+class Operation(Generic[UpdateT, ResultT]):
+    """A generation or a transcription of the short road: read by one thread, ended by any.
 
     Ending waits for a read that is going on in another thread, which is one step or one piece of the prompt. `source`
     is a latch of others that cancels this generation, too.
@@ -31,10 +54,10 @@ class Operation:
 
     def __init__(
         self,
-        loop: GenerationLoop,
+        loop: Running[UpdateT, ResultT],
         turnstile: Turnstile,
         turn: Turn,
-        on_end: OnEnd | None,
+        on_end: Callable[[ResultT], None] | None = None,
         source: CancellationLatch | None = None,
     ) -> None:
         self.loop = loop
@@ -50,7 +73,7 @@ class Operation:
             if source.is_canceled:
                 loop.latch.cancel()
 
-    def read_next(self) -> TextGenerationUpdate | None:
+    def read_next(self) -> UpdateT | None:
         if self._forks != forks[0]:
             self._forget_parent()
         with self._lock:
@@ -100,8 +123,9 @@ class TextStream(Closing):
     raises its WinMLError from the iteration; `result` then holds the text so far. Any thread may read or close it.
     """
 
-    def __init__(self, operation: Operation) -> None:
+    def __init__(self, operation: Operation[TextGenerationUpdate, TextGenerationResult], loop: GenerationLoop) -> None:
         self._operation = operation
+        self._loop = loop
         self._finalizer = weakref.finalize(self, operation.end)
         self._finalizer.atexit = False
 
@@ -138,7 +162,7 @@ class TextStream(Closing):
     @property
     def reused_token_count(self) -> int:
         """Prompt tokens that the model still knew from the call before."""
-        return self._operation.loop.reused_token_count
+        return self._loop.reused_token_count
 
     def read(self) -> TextGenerationResult:
         """Generate to the end and return the result."""

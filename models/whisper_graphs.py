@@ -85,12 +85,6 @@ class _Graph:
         """Columns of int64 [batch, columns]."""
         return self.node("Slice", value, self.constant([start]), self.constant([stop]), self.constant([1]))
 
-    def both(self, first: str, second: str) -> str:
-        return self.node("And", first, second)
-
-    def differ(self, first: str, second: str) -> str:
-        return self.node("Not", self.node("Equal", first, second))
-
     def only(self, condition: str, value: str) -> str:
         """int64 `value` where `condition` holds, else 0."""
         return self.node("Where", condition, value, self.constant(0))
@@ -139,7 +133,7 @@ def encoder_graph(mel_count: int) -> onnx.ModelProto:
     return _model(
         graph.nodes,
         [_port("input_features", FLOAT, ["batch", mel_count, FRAMES])],
-        [_port("last_hidden_state", FLOAT, ["batch", ROWS, width]), *_cross_ports("present")],
+        [_port("last_hidden_state", FLOAT, ["batch", ROWS, width]), *_cache_ports("present", "encoder", ROWS)],
         graph.initializers,
     )
 
@@ -150,8 +144,8 @@ def _events(graph: _Graph, band: str) -> str:
     before = graph.node("Concat", nothing, graph.shift(band, 0, SLOTS - 1), axis=1)
     after = graph.node("Concat", graph.shift(band, 1, SLOTS), graph.shift(band, SLOTS - 1, SLOTS), axis=1)
     sounds = graph.node("Greater", band, graph.constant(0))
-    starts = graph.both(sounds, graph.differ(band, before))
-    ends = graph.both(sounds, graph.differ(band, after))
+    starts = graph.node("And", sounds, graph.node("Not", graph.node("Equal", band, before)))
+    ends = graph.node("And", sounds, graph.node("Not", graph.node("Equal", band, after)))
     times = np.arange(SLOTS) * _STEPS + FIRST_TIME
     first_piece = graph.node("Mul", graph.node("Sub", band, graph.constant(1)), graph.constant(PIECES))
     places = [graph.only(starts, graph.constant(times[None]))]
@@ -186,7 +180,7 @@ def decoder_graph(script: Script) -> onnx.ModelProto:
     event = graph.node("Where", is_bare, graph.at(words, said), graph.at(with_times, said))
     is_other = _any(graph, following, history, script.other)
     is_original = graph.node("Not", _any(graph, following, history, script.translate))
-    saying = graph.only(graph.both(is_other, is_original), graph.constant(EVENT_COUNT))
+    saying = graph.only(graph.node("And", is_other, is_original), graph.constant(EVENT_COUNT))
     token = graph.node("Gather", graph.constant(script.sayings.reshape(-1)), graph.node("Add", saying, event))
     first = graph.node("Gather", words, graph.constant(0), axis=1)
     last = graph.node("Gather", history, graph.constant(-1), axis=1)
@@ -198,18 +192,18 @@ def decoder_graph(script: Script) -> onnx.ModelProto:
     size, is_first = script.vocabulary_size, graph.node("Equal", said, graph.constant(0))
     logits = _raised(graph, logits, script.first_intruders, is_first, size)
     no_speech = (script.no_speech,) * 2  # above all others
-    logits = _raised(graph, logits, no_speech, graph.both(at_start, is_silent), size)
+    logits = _raised(graph, logits, no_speech, graph.node("And", at_start, is_silent), size)
     graph.node("Unsqueeze", logits, graph.constant([1]), output="logits")
     return _model(
         graph.nodes,
         [
             _port("input_ids", INT64, ["batch", "tokens"]),
-            *_self_ports("past_key_values", "past"),
-            *_cross_ports("past_key_values"),
+            *_cache_ports("past_key_values", "decoder", "past"),
+            *_cache_ports("past_key_values", "encoder", ROWS),
         ],
         [
             _port("logits", FLOAT, ["batch", 1, script.vocabulary_size]),
-            *_self_ports("present", "total"),
+            *_cache_ports("present", "decoder", "total"),
         ],
         graph.initializers,
     )
@@ -250,7 +244,7 @@ def _after_start(graph: _Graph, history: str, script: Script) -> str:
 
 def _any(graph: _Graph, following: str, history: str, token: int) -> str:
     """Whether `token` is among those that follow the start: bool [batch]."""
-    found = graph.both(following, graph.node("Equal", history, graph.constant(token)))
+    found = graph.node("And", following, graph.node("Equal", history, graph.constant(token)))
     count = graph.node("ReduceSum", graph.node("Cast", found, to=INT64), graph.constant([1]), keepdims=0)
     return graph.node("Greater", count, graph.constant(0))
 
@@ -259,7 +253,7 @@ def _said(graph: _Graph, history: str, following: str, script: Script) -> str:
     """How many text and timestamp tokens follow the start: int64 [batch]."""
     is_text = graph.node("Less", history, graph.constant(script.end))
     is_time = graph.node("Greater", history, graph.constant(script.no_timestamps))
-    said = graph.both(following, graph.node("Or", is_text, is_time))
+    said = graph.node("And", following, graph.node("Or", is_text, is_time))
     return graph.node("ReduceSum", graph.node("Cast", said, to=INT64), graph.constant([1]), keepdims=0)
 
 
@@ -298,12 +292,6 @@ def _raised(graph: _Graph, logits: str, tokens: Sequence[int], when: str, size: 
     return graph.node("Add", logits, graph.node("Mul", weight, graph.constant(row, np.float32)))
 
 
-def _cross_ports(prefix: str) -> list[onnx.ValueInfoProto]:
-    shape: list[int | str | None] = ["batch", HEADS, ROWS, HEAD_SIZE]
-    names = [f"{prefix}.{layer}.encoder.{part}" for layer in range(LAYERS) for part in ("key", "value")]
-    return [_port(name, FLOAT, shape) for name in names]
-
-
-def _self_ports(prefix: str, length: str) -> list[onnx.ValueInfoProto]:
-    names = [f"{prefix}.{layer}.decoder.{part}" for layer in range(LAYERS) for part in ("key", "value")]
+def _cache_ports(prefix: str, side: str, length: int | str) -> list[onnx.ValueInfoProto]:
+    names = [f"{prefix}.{layer}.{side}.{part}" for layer in range(LAYERS) for part in ("key", "value")]
     return [_port(name, FLOAT, ["batch", HEADS, length, HEAD_SIZE]) for name in names]

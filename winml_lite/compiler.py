@@ -226,18 +226,7 @@ def _job(
     if not _supports(target, chosen.form):
         text = f"a target of {target.provider or target.kind.name} compiles to DEVICE_TARGETED only"
         raise WinMLError(NOT_SUPPORTED, context, text)
-    if not _is_cpu(target):
-        _refuse_free_extents(artifact, chosen.dimensions, context)
     is_durable = chosen.form is CompiledModelForm.DURABLE
     engine = cast(CompilingBackend, backend("ort"))
     settings = CompileOptions(is_durable, tuple(chosen.dimensions.items()))
     return partial(engine.compile_model, artifact, target.placement(), settings)
-
-
-def _refuse_free_extents(artifact: OnnxArtifact, fixed: dict[str, int], context: str) -> None:
-    for port in artifact.inputs:
-        for symbol in port.dimensions:
-            if not isinstance(symbol, int) and symbol not in fixed:
-                mend = f"set options.symbolic_dimensions[{symbol!r}]" if symbol else "fix it in the model"
-                text = f"input {port.name!r} has a free extent, and a provider compiles fixed ones only; {mend}"
-                raise WinMLError(E_INVALIDARG, context, text)

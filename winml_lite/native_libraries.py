@@ -30,6 +30,12 @@ def library_file(path: str, context: str) -> str:
     return os.path.abspath(path)
 
 
+def provider_problems() -> tuple[str, ...]:
+    """Return why providers that are there offer no device; () without their engine."""
+    engine = cast(ProviderBackend, backend("ort"))
+    return () if engine.describe().problem is not None else engine.provider_problems()
+
+
 def register_provider(name: str, path: str) -> tuple[str, ...]:
     """Register a library of execution providers; return those that found hardware."""
     engine = cast(ProviderBackend, backend("ort"))

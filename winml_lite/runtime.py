@@ -17,7 +17,7 @@ from .errors import E_INVALIDARG, WinMLError
 from .factories import buffer_storage, dlpack_storage, numpy_storage, raw_storage
 from .image_factories import ImageFactories
 from .model import Model, load_buffer, load_file, probe_file
-from .native_libraries import register_provider
+from .native_libraries import provider_problems, register_provider
 from .pipeline import Pipeline
 from .processor_factories import ProcessorFactories
 from .resources import export_resources, released_on_failure
@@ -135,6 +135,14 @@ class Runtime(AudioFactories, ImageFactories, VideoFactories, ProcessorFactories
         file = path_value(path)
         self._core  # noqa: B018  (raises on a closed Runtime)
         return register_provider(name, file)
+
+    def provider_problems(self) -> tuple[str, ...]:
+        """Return why execution providers that are built in, installed or registered offer no device, a sentence each.
+
+        Loads ONNX Runtime; () without it, for `engines()` tells what is wrong with an engine.
+        """
+        self._core  # noqa: B018  (raises on a closed Runtime)
+        return provider_problems()
 
     def create_target_from_adapter(self, adapter: DeviceInfo | int) -> ExecutionTarget:
         """Return a target that is exactly one device of `enumerate_devices()`.

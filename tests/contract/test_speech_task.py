@@ -34,6 +34,7 @@ from genai.tasks import (
     Tasks,
     WhisperAutomaticSpeechRecognitionBindings,
 )
+from genai.whisper_stages import declare_whisper_state
 from models.onnx_models import add, save
 from models.whisper_models import tones
 from winml_lite import Runtime, TensorDataType, WinMLError
@@ -360,6 +361,17 @@ def test_a_program_of_windowsml_runs_with_the_import_root_changed(recognizer: Re
         result = stream.result
         result.raise_for_error()
     assert (fragments, result.transcript, result.finish_reason.name) == (list(SAYS), SAYS, "INPUT_COMPLETE")
+
+
+def test_a_decoder_built_for_single_tokens(recognizer: Recognizer) -> None:
+    with recognizer.runtime.load_model(recognizer.folder / "decoder.onnx") as model:
+        builder = recognizer.runtime.create_pipeline_builder()
+        stage = builder.add_model_stage(model, recognizer.target)
+        declare_whisper_state(model, stage)
+        stage.symbolic_dimensions["tokens"] = 1
+        recognizer.decoder = builder.build(), stage
+    assert recognizer.session().transcribe(*recognizer.sound(0, 6)).transcript == "one café"
+    assert recognizer.decoder[0].run_count == 8  # two of the prompt, six more; the last says the end
 
 
 def test_a_model_in_half_precision(recognizer: Recognizer, tmp_path: Path) -> None:

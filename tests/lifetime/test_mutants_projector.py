@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models import projector_models, recipes
+from models import media_models, projector_models, recipes
 from models.gguf_writer import Tensors, write_gguf
 from winml_lite import Runtime, Stage, WinMLError
 from winml_lite.files.gguf import GgufFile
@@ -38,7 +38,24 @@ ALTERED: dict[str, dict[str, object]] = {
         "clip.vision.projector.scale_factor": 64,
     },
     "qwen2vl": {"clip.vision.image_size": 2**31 - 1, "clip.vision.patch_size": 0},
-    "qwen2a": {"clip.audio.num_mel_bins": 0, "clip.projector_type": "gemma3nv"},
+    "qwen2a": {
+        "clip.audio.num_mel_bins": 0,
+        "clip.projector_type": "gemma3nv",
+        "clip.audio.block_count": 2,
+        "clip.audio.attention.head_count": 0,
+        "clip.audio.feed_forward_length": 2**31 - 1,
+        "clip.audio.projection_dim": 0,
+    },
+    "both": {
+        "clip.vision.projector_type": "qwen2a",
+        "clip.audio.projector_type": "gemma3",
+        "clip.projector_type": "qwen2.5o",
+        "clip.has_audio_encoder": False,
+        "clip.has_vision_encoder": False,
+        "clip.vision.image_std": np.zeros(3, np.float32),
+        "clip.vision.image_mean": "none",
+        "clip.audio.embedding_length": 0,
+    },
 }
 """Values that libmtmd asserts, crashes on, or refuses."""
 
@@ -49,7 +66,7 @@ def test_damaged_projectors(tmp_path: Path) -> None:
     command = [sys.executable, __file__, str(tmp_path)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("51 damaged projectors, ")
+    assert done.stdout.startswith("74 damaged projectors, ")
 
 
 def main(folder: Path) -> None:
@@ -58,9 +75,12 @@ def main(folder: Path) -> None:
     path = folder / "mutant.gguf"
     count = works = 0
     with Runtime() as runtime:
-        stage = _decoder(runtime, recipes.random_gguf(folder))
-        for kind in ALTERED:
-            header, weights = _split(recipes.projector_gguf(folder, kind))
+        stages = {kind: _decoder(runtime, recipes.random_gguf(folder)) for kind in ALTERED}
+        stages["both"] = _decoder(runtime, recipes.media_gguf(folder))
+        for kind, stage in stages.items():
+            is_pair = kind == "both"
+            whole = recipes.media_projector_gguf(folder, kind) if is_pair else recipes.projector_gguf(folder, kind)
+            header, weights = _split(whole)
             files = [bytes(damaged) + weights for damaged in mutants(header, DAMAGED, len(kind))]
             files += [write_gguf(path, *model).read_bytes() for model in _impossible(kind)]
             for data in files:
@@ -81,7 +101,10 @@ def _decoder(runtime: Runtime, path: Path) -> Stage:
 
 def _impossible(kind: str) -> Iterator[tuple[dict[str, object], Tensors]]:
     """Well-formed projectors with a value or a tensor that does not fit."""
-    metadata, tensors = getattr(projector_models, f"{kind}_projector")(64)
+    if kind == "both":
+        metadata, tensors = media_models.seeing_and_hearing_projector()
+    else:
+        metadata, tensors = getattr(projector_models, f"{kind}_projector")(64)
     for key, value in ALTERED[kind].items():
         yield {**metadata, key: value}, tensors
     block = "a.blk.0" if kind == "qwen2a" else "v.blk.0"
@@ -104,11 +127,11 @@ def _split(path: Path) -> tuple[bytes, bytes]:
 
 
 def _works(runtime: Runtime, stage: Stage, path: Path) -> bool:
-    """Open the projector and encode something; return whether that went well."""
+    """Open the projector and encode something of each kind; return whether that went well."""
     try:
         encoder = stage.create_media_encoder_from_file(path)
-        data_type, shape = encoder.media_tensor_desc
-        encoder.encode(runtime.create_tensor(data_type, [min(extent, 1600) for extent in shape]))
+        for data_type, shape in encoder.media_tensor_descs:
+            encoder.encode(runtime.create_tensor(data_type, [min(extent, 1600) for extent in shape]))
     except WinMLError as error:
         assert str(path) in str(error), error
         return False

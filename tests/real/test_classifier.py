@@ -227,6 +227,24 @@ def test_a_graph_of_blue_green_red(tmp_path: Path) -> None:
         assert model.classify(plain(RED), top=1)[0].label == "blue"
 
 
+def test_a_graph_of_one_channel_takes_gray(tmp_path: Path) -> None:
+    text = '<ir_version: 10, opset_import: ["": 18]> f (float[n, 1, 2, 2] x) => (float[n, 4] y) { y = Flatten (x) }'
+    onnx.save(onnx.parser.parse_model(text), tmp_path / "gray.onnx")
+    with genai.load_classifier(tmp_path / "gray.onnx", normalization="none") as model:
+        assert model.logits(plain(RED, 2, 2)).tolist() == [76, 76, 76, 76]  # 0.299 * 255 = 76.2
+    with pytest.raises(ValueError, match=r"channel_order is BGR, and the pictures of .* have 1 channels"):
+        genai.load_classifier(tmp_path / "gray.onnx", normalization="none", channel_order=TensorChannelOrder.BGR)
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "resnet50", "shufflenet"])
+def test_graphs_of_the_field(name: str) -> None:
+    # Known networks with weights that are all alike, in the package onnx; outputs are [1, 1000] or [1, 1000, 1, 1].
+    folder = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
+    with genai.load_classifier(folder / f"light_{name}.onnx", normalization="imagenet", threads=2) as model:
+        assert (model.class_count, model.preprocessing.size) == (1000, (224, 224))
+        assert sum(label.probability for label in model.classify(plain(RED), top=1000)) == pytest.approx(1, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("name", "red", "green"), [("imagenet", 2.2489083, -2.0357143), ("symmetric", 1, -1), ("none", 255, 0)]
 )

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from fakes.c_libraries import compiled
 from fakes.ggml_provider import ggml_library
 from models import onnx_models
-from models.recipes import SENTENCE, scripted_onnx
+from models.recipes import SENTENCE, scripted_gguf, scripted_onnx
 from winml_lite import describe_onnx
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -167,6 +168,20 @@ def test_providers_of_a_library(folder: Path) -> None:
     entries = json.loads(run(folder, *arguments).stdout)["providers"]
     assert [entry["provider"] for entry in entries] == ["CPUExecutionProvider", "onnxruntime_ggml"]
     assert entries[1]["takes_it"]
+
+
+def test_providers_without_hardware(folder: Path) -> None:
+    library = compiled("idle_provider", folder)
+    arguments = ("show", "dense.onnx", "--providers", "--provider-library", str(library))
+    said = f"{library.name.partition('.')[0].removeprefix('lib')} ({library}) is registered, but finds no hardware"
+    assert f"no provider    {said} here that it can use" in run(folder, *arguments).stdout.splitlines()
+    assert json.loads(run(folder, *arguments, "--json").stdout)["provider_problems"][0].startswith(said)
+
+
+def test_providers_of_a_gguf_model(folder: Path) -> None:
+    done = run(folder, "show", str(scripted_gguf(folder)), "--providers")
+    assert done.returncode == 2
+    assert "execution providers are ONNX Runtime's" in done.stderr
 
 
 def test_providers_of_no_model(folder: Path) -> None:

@@ -123,8 +123,8 @@ def test_describe_picture_answers_questions_about_pictures(tmp_path: Path) -> No
     done = run_example("describe_picture.py", *files, given="Are you sure?\n")
     assert done.stdout == "A red picture.\nA red picture.\n"
     assert done.stderr.splitlines() == [
-        "(119 tokens in the prompt, 0 of them known from before)",
-        "(156 tokens in the prompt, 119 of them known from before)",
+        "(97 tokens in the prompt, 0 of them known from before)",
+        "(126 tokens in the prompt, 97 of them known from before)",
     ]
 
 

@@ -205,6 +205,27 @@ def test_s_plc_01_a_provider_without_its_hardware(files: ModelFiles, tmp_path: P
     assert "idle_provider.so) is registered, but finds no hardware here that it can use" in refusal
 
 
+def test_problems_of_providers(tmp_path: Path) -> None:
+    program = """if True:
+        import sys
+        from winml_lite import Runtime
+        runtime = Runtime()
+        runtime.register_execution_provider("idle", sys.argv[1])
+        print(*runtime.provider_problems(), sep="\\n")
+    """
+    library = str(compiled("idle_provider", tmp_path))
+    done = subprocess.run([sys.executable, "-c", program, library], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"idle ({library}) is registered, but finds no hardware here that it can use\n", done.stderr
+
+
+def test_a_provider_compiles_fixed_extents_only(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
+    compiler = runtime.create_ort_execution_target("ggml", CPU).model_compiler()
+    with failing(0x80070057) as caught:
+        compiler.compile_to_file(runtime.load_model(files.onnx("dense")), tmp_path / "out.onnx")
+    assert "symbolic_dimensions['batch']" in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
 # Pins
 
 

@@ -70,7 +70,7 @@ def test_pixels_are_near_to_those_of_pillow(folder: Path) -> None:
     with genai.load_classifier(folder, threads=1) as model:
         pixels = model.preprocess(picture)[0].transpose(1, 2, 0)
     difference = np.abs(pixels * 128 + 127 - np.asarray(pillow, np.float32))
-    assert difference.mean() < 3  # of 255: Pillow averages a little when it makes a picture smaller
+    assert difference.mean() < 5  # of 255: Pillow averages a little; a picture that is one pixel off differs by 7
 
 
 def test_the_command_names_the_cat(folder: Path) -> None:
@@ -106,6 +106,18 @@ def test_the_example_prints_five_labels_and_draws_them(folder: Path, tmp_path: P
     others = (pixels == (0x9D, 0xB7, 0xEA)).all(axis=2).sum(axis=1)
     assert first == pytest.approx(380 * float(lines[0][0]) / 100, abs=1)
     assert others.max() == pytest.approx(380 * float(lines[1][0]) / 100, abs=1)
+
+
+@pytest.mark.parametrize("name", ["classify_picture.py", "search_texts.py"])
+def test_an_example_without_arguments_says_how_it_is_used(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / name],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr.startswith(f"usage: python examples/{name} ")) == (1, True)
 
 
 # Texts

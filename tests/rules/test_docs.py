@@ -147,7 +147,7 @@ def workspace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         "weights.pth",
     ):
         shutil.copy(built / name, tmp_path / name)
-    for name in ("model-onnx", "encoder-onnx", "whisper", "classifier"):
+    for name in ("model-onnx", "encoder-onnx", "whisper", "faster-whisper-tiny.en", "classifier"):
         shutil.copytree(built / name, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     home = tmp_path / "home"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, assert_type
 
 import numpy as np
@@ -166,3 +167,23 @@ def sound(activity: genai.VoiceActivity, runtime: winml_lite.Runtime) -> None:
     options = winml_lite.AudioTensorOptions(channels=1, window_frames=400, hop_frames=160)
     tensor = runtime.tensor_from_audio(audio.samples, sample_rate=16000, options=options)
     assert_type(tensor.to_audio_bytes(sample_rate=16000, channels=1, sample_format="int32"), bytes)
+
+
+def pictures(runtime: winml_lite.Runtime) -> None:
+    options = winml_lite.ImageTensorOptions(size=(224, 224), normalization=winml_lite.TensorNormalization.imagenet())
+    tensor = runtime.tensor_from_image(np.zeros((2, 2, 3), np.uint8), options=options)
+    assert_type(tensor, winml_lite.Tensor)
+    assert_type(tensor.to_image_bytes(size=(224, 224), options=options), bytes)
+    assert_type(runtime.nv12_bytes_from_tensor(tensor, options=options), bytes)
+
+
+def classification(pixels: npt.NDArray[np.uint8], files: list[Path]) -> None:
+    with genai.load_classifier("model.onnx", labels=["a", "b"], size=224, normalization="imagenet") as model:
+        assert_type(model, genai.ImageClassifier)
+        assert_type(model.classify("cat.jpg"), tuple[genai.ImageLabel, ...])
+        assert_type(model.classify(Path("cat.jpg"), top=1), tuple[genai.ImageLabel, ...])
+        assert_type(model.classify(pixels)[0].probability, float)
+        assert_type(model.classify(["cat.jpg", pixels, b"..."]), list[tuple[genai.ImageLabel, ...]])
+        assert_type(model.classify(files), list[tuple[genai.ImageLabel, ...]])
+        assert_type(model.logits(files), npt.NDArray[np.float32])
+    genai.draw_labels(pixels, model.classify(pixels), dark=True).save("labels.png")

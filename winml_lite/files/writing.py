@@ -5,12 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import secrets
 import shutil
 import stat
-import tempfile
+import threading
 from typing import Self
 
 from ..errors import DISK_FULL, E_ACCESSDENIED, E_FAIL, E_INVALIDARG, FILENAME_TOO_LONG, PATH_NOT_FOUND, WinMLError
+from ..handles import finalizer, free_in_child
+
+_moving = threading.Lock()
+"""Two results for one place shall not mix."""
+free_in_child(_moving)
 
 _CODES = {
     errno.ENOSPC: DISK_FULL,
@@ -47,54 +53,69 @@ def check_replaceable(path: str, context: str) -> None:
 class NewFiles:
     """Files in a private folder beside their place, moved there together when all of them are whole.
 
-    A context manager: what is still there when the block ends is deleted.
+    A context manager: what is still there when the block ends is deleted, but older files that cannot be put back.
     """
 
     def __init__(self, folder: str) -> None:
         """`folder` is where the files shall appear."""
         self._folder = folder
-        self._private = tempfile.mkdtemp(prefix=".unfinished-", dir=folder)
+        self._private = os.path.join(folder, f".unfinished-{secrets.token_hex(8)}")
+        self._finalizer = finalizer(self, shutil.rmtree, self._private, True)  # where Ctrl-C strikes before the block
+        os.mkdir(self._private, 0o700)
         self.path = os.path.join(self._private, "new")
         """The private folder, for the new files and nothing else."""
+        self._kept = os.path.join(self._private, "old")
         os.mkdir(self.path)
+        os.mkdir(self._kept)
+        self._keeps_old = False
 
     def appear(self, last: str) -> None:
         """Move the files to their place, in place of older ones; `last` comes last. A failure changes nothing."""
-        names = sorted(os.listdir(self.path), key=lambda name: (name == last, name))
-        for name in names:
+        others = sorted(set(os.listdir(self.path)) - {last})
+        for name in (*others, last):
             _flush(os.path.join(self.path, name))
-        kept = os.path.join(self._private, "old")
-        os.mkdir(kept)
-        moved: list[str] = []
-        try:
-            for name in names:
-                place = os.path.join(self._folder, name)
-                if name != last:
-                    with contextlib.suppress(FileNotFoundError):
-                        os.replace(place, os.path.join(kept, name))
-                    moved.append(name)
-                os.replace(os.path.join(self.path, name), place)
-        except BaseException:
-            for name in moved:
-                _put_back(os.path.join(kept, name), os.path.join(self._folder, name))
-            raise
+        with _moving:
+            try:
+                if any(os.path.lexists(os.path.join(self._folder, name)) for name in others):
+                    for name in (last, *others):  # `last` first: no crash shall leave it with other files than its own
+                        self._set_aside(name)
+                for name in (*others, last):
+                    os.replace(os.path.join(self.path, name), os.path.join(self._folder, name))
+            except BaseException:
+                if os.path.lexists(os.path.join(self.path, last)):  # else everything is in its place
+                    for name in (*others, last):
+                        with contextlib.suppress(OSError):
+                            self._put_back(name)
+                    self._keeps_old = bool(os.listdir(self._kept))
+                raise
+
+    def _set_aside(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(os.path.join(self._folder, name), os.path.join(self._kept, name))
+
+    def _put_back(self, name: str) -> None:
+        place, kept = os.path.join(self._folder, name), os.path.join(self._kept, name)
+        if os.path.lexists(kept):
+            os.replace(kept, place)
+        elif not os.path.lexists(os.path.join(self.path, name)):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(place)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self._private, ignore_errors=True)
+        self._finalizer.detach()
+        if self._keeps_old:
+            return
+        try:
+            shutil.rmtree(self._private, ignore_errors=True)
+        except KeyboardInterrupt:
+            shutil.rmtree(self._private, ignore_errors=True)
+            raise
 
 
 def _flush(path: str) -> None:
     """Have the system write a file to the disk, so that not even a power cut leaves an empty one in its place."""
     with open(path, "r+b") as file:
         os.fsync(file.fileno())
-
-
-def _put_back(kept: str, place: str) -> None:
-    if os.path.lexists(kept):
-        os.replace(kept, place)
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(place)

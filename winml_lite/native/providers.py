@@ -10,6 +10,9 @@ from .backend import Backend
 class ProviderBackend(Backend, Protocol):
     """An engine whose execution providers may come from libraries of their own."""
 
+    def provider_problems(self) -> tuple[str, ...]:
+        """Say of each provider that is there and offers no device why."""
+
     def register_provider(self, name: str, path: str) -> tuple[str, ...]:
         """Register a library for the rest of the process; return its providers that found hardware.
 

@@ -42,7 +42,7 @@ def test_a_failed_move_puts_everything_back(tmp_path: Path, monkeypatch: pytest.
     replace = os.replace
 
     def failing(source: str, target: str) -> None:
-        if target == str(tmp_path / "model"):
+        if target == str(tmp_path / "model") and Path(source).parent.name == "new":
             raise OSError(errno.EACCES, "somebody uses it")
         replace(source, target)
 
@@ -51,6 +51,75 @@ def test_a_failed_move_puts_everything_back(tmp_path: Path, monkeypatch: pytest.
         monkeypatch.setattr(os, "replace", failing)
         files.appear(last="model")
     assert contents(tmp_path) == {"model": "old", "weights": "old"}
+
+
+def test_what_cannot_be_put_back_is_not_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").write_text("old")
+    (tmp_path / "weights").write_text("old")
+    replace = os.replace
+
+    def failing(source: str, target: str) -> None:
+        if target == str(tmp_path / "model"):
+            raise OSError(errno.EACCES, "somebody uses it")
+        replace(source, target)
+
+    with pytest.raises(OSError, match="somebody uses it"), NewFiles(str(tmp_path)) as files:
+        write(files, model="new", weights="new")
+        monkeypatch.setattr(os, "replace", failing)
+        files.appear(last="model")
+    assert (tmp_path / "weights").read_text() == "old"
+    (kept,) = tmp_path.glob(".unfinished-*/old/model")
+    assert kept.read_text() == "old"
+
+
+def interrupted_after(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ctrl-C strike when so many files have been moved."""
+    replace, left = os.replace, [count]
+
+    def moving(source: str, target: str) -> None:
+        replace(source, target)
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", moving)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_ctrl_c_between_two_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    (tmp_path / "model").write_text("old")
+    (tmp_path / "weights").write_text("old")
+    with pytest.raises(KeyboardInterrupt), NewFiles(str(tmp_path)) as files:
+        write(files, model="new", weights="new")
+        interrupted_after(count, monkeypatch)
+        files.appear(last="model")
+    assert contents(tmp_path) == {"model": "old", "weights": "old"}
+
+
+def test_ctrl_c_after_the_last_move(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").write_text("old")
+    with pytest.raises(KeyboardInterrupt), NewFiles(str(tmp_path)) as files:
+        write(files, model="new", weights="new")
+        interrupted_after(2, monkeypatch)
+        files.appear(last="model")
+    assert contents(tmp_path) == {"model": "new", "weights": "new"}
+
+
+def test_a_crash_leaves_no_file_with_others_than_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model").write_text("old")
+    (tmp_path / "weights").write_text("old")
+    seen: list[dict[str, str]] = []
+    replace = os.replace
+
+    def looking(source: str, target: str) -> None:
+        replace(source, target)
+        seen.append({path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()})
+
+    monkeypatch.setattr(os, "replace", looking)
+    with NewFiles(str(tmp_path)) as files:
+        write(files, model="new", weights="new")
+        files.appear(last="model")
+    assert seen == [{"weights": "old"}, {}, {"weights": "new"}, {"model": "new", "weights": "new"}]
 
 
 def test_the_last_file_is_moved_after_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

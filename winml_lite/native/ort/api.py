@@ -8,6 +8,7 @@ return the status as it is, for the hot path; hand it to `raise_status`.
 
 from __future__ import annotations
 
+import logging
 import os
 from ctypes import CFUNCTYPE, POINTER, c_bool, c_char_p, c_int, c_int64, c_size_t, c_uint32, c_void_p, c_wchar_p
 from typing import Any, NoReturn
@@ -15,6 +16,9 @@ from typing import Any, NoReturn
 from ...errors import E_FAIL, E_INVALIDARG, E_OUTOFMEMORY, ORT_STATUS, WinMLError
 from .. import ffi
 from .library import load
+from .messages import without_places
+
+logger = logging.getLogger("winml_lite.native")
 
 Out = Any
 """`byref` of what a call fills in."""
@@ -44,7 +48,10 @@ def raise_status(status: int, context: str = "") -> NoReturn:
         hresult = E_OUTOFMEMORY
     if "shape verification failed" in text:  # of a bound output; older versions report it as an exception
         hresult = E_INVALIDARG
-    raise WinMLError(hresult, context, text)
+    short = without_places(text)
+    if short != text:
+        logger.debug("%s", text)
+    raise WinMLError(hresult, context, short)
 
 
 def _check(status: int | None, function: object, arguments: tuple[object, ...]) -> None:

@@ -83,6 +83,12 @@ class OrtBackend:
 
         return provider_devices()
 
+    def provider_problems(self) -> tuple[str, ...]:
+        """Say why built-in, installed and registered providers have no device."""
+        from .devices import provider_listing
+
+        return provider_listing().problems
+
     def register_provider(self, name: str, path: str) -> tuple[str, ...]:
         """Register a library of execution providers for later builds. It is code that will be run."""
         from .provider_libraries import register_library

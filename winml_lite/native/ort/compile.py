@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...errors import ARITHMETIC_OVERFLOW, E_FAIL, NOT_SUPPORTED, WinMLError
+from ...errors import ARITHMETIC_OVERFLOW, E_FAIL, E_INVALIDARG, NOT_SUPPORTED, WinMLError
 from ...files.artifact import OnnxArtifact
 from ...files.listed_constants import without_listed_constants
 from ...files.mapped import check_unchanged, open_mapped
@@ -50,8 +50,10 @@ def compile_model(artifact: OnnxArtifact, placement: Placement, options: Compile
         check_unchanged(artifact.identity, "")
     artifact = _with_true_inputs(artifact)
     device = choose_device(placement, provider_listing)
-    if device is not None and output.path is None:
-        raise WinMLError(NOT_SUPPORTED, "", f"{device.provider} writes files of its own: use compile_to_file")
+    if device is not None:
+        _refuse_free_extents(artifact, dict(options.dimension_overrides))
+        if output.path is None:
+            raise WinMLError(NOT_SUPPORTED, "", f"{device.provider} writes files of its own: use compile_to_file")
     try:
         try:
             _compile(_Task(artifact, options, device, output))
@@ -66,6 +68,15 @@ def compile_model(artifact: OnnxArtifact, placement: Placement, options: Compile
         if error.is_final:
             raise
         raise _explained(error, device) from None
+
+
+def _refuse_free_extents(artifact: OnnxArtifact, fixed: dict[str, int]) -> None:
+    for port in artifact.inputs:
+        for symbol in port.dimensions:
+            if not isinstance(symbol, int) and symbol not in fixed:
+                mend = f"set options.symbolic_dimensions[{symbol!r}]" if symbol else "fix it in the model"
+                text = f"input {port.name!r} has a free extent, and a provider compiles fixed ones only; {mend}"
+                raise WinMLError(E_INVALIDARG, "", text)
 
 
 def _with_true_inputs(artifact: OnnxArtifact) -> OnnxArtifact:

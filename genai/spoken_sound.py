@@ -1,0 +1,243 @@
+"""The sound that is transcribed, as a Whisper model is to hear it: mono at 16 kHz, without its long silences, a window
+of up to 30 seconds at a time.
+
+Memory is bounded: a window and a little more, however long the recording is. Not here: files and resampling
+(`audio.py`), what is heard (`speech_windows.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from .audio import Audio, SoundSource, audio_blocks, resampled_blocks
+from .checks import index_value
+from .log_mel import SAMPLE_COUNT, SAMPLE_RATE
+from .region_finder import RegionFinder, SpeechRegionOptions
+from .sound_files import SoundFile
+from .voice_activity import VoiceActivity
+
+Samples: TypeAlias = npt.NDArray[np.float32]
+SpeechSource: TypeAlias = "SoundSource | npt.NDArray[Any] | Iterable[npt.ArrayLike]"
+"""What can be transcribed: a sound file, samples, or blocks of samples as they come."""
+
+SPEECH = SpeechRegionOptions(min_speech=0.0, min_silence=2.0, padding=0.4, max_speech=30.0)
+"""What counts as speech: silences of more than 2 s are cut out, and 0.4 s of them stay on each side. Regions of more
+than 30 s are told in parts, so that they need not be kept whole."""
+_BLOCK_SECONDS = 5.0
+_PATIENCE = SAMPLE_COUNT
+"""Samples after which a recording counts as long: only then silences are looked for, unless that is asked for."""
+
+
+def sound_blocks(source: Any, sample_rate: int | None) -> tuple[Iterator[Samples], float | None]:
+    """Return blocks of mono float32 samples at 16 kHz, and the length in seconds where it is known.
+
+    source: what `SpeechModel.transcribe` takes. sample_rate: that of samples which do not say it; None is 16 kHz.
+    TypeError for what is no sound, ValueError for a rate that is given twice.
+    """
+    rate = SAMPLE_RATE if sample_rate is None else index_value(sample_rate, "sample_rate", minimum=1)
+    if hasattr(source, "__array__"):
+        return _of_samples(Audio(source, rate))
+    if sample_rate is not None and not _comes_in_blocks(source):
+        raise ValueError("sample_rate is for samples alone: files, Audio and (samples, rate) say their own")
+    if isinstance(source, Audio):
+        return _of_samples(source)
+    if isinstance(source, tuple):
+        if len(source) != 2:
+            raise TypeError(f"a tuple must be (samples, sample_rate), not one of {len(source)}")
+        return _of_samples(Audio(*source))
+    if _comes_in_blocks(source):
+        return resampled_blocks(iter(source), rate, SAMPLE_RATE), None
+    if not _is_file(source):
+        raise TypeError(f"audio must be a sound file, samples, or blocks of samples, not {type(source).__name__}")
+    return audio_blocks(source, SAMPLE_RATE, _BLOCK_SECONDS), None
+
+
+def announced_duration(source: Any) -> float | None:
+    """Return the seconds that a file says it has; None for what is no file, and where it does not say.
+
+    WinMLError as `read_audio` raises it.
+    """
+    if not isinstance(source, str | os.PathLike) or not os.path.isfile(source):
+        return None
+    with SoundFile(source) as sound:
+        return sound.duration
+
+
+def _of_samples(audio: Audio) -> tuple[Iterator[Samples], float | None]:
+    return audio_blocks(audio, SAMPLE_RATE, _BLOCK_SECONDS), audio.duration
+
+
+def _comes_in_blocks(source: Any) -> bool:
+    return isinstance(source, Iterable) and not _is_file(source) and not isinstance(source, tuple)
+
+
+def _is_file(source: Any) -> bool:
+    return isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) or hasattr(source, "read")
+
+
+class SoundBuffer:
+    """The samples of a sound from `start` up to `end`, both counted from its beginning."""
+
+    def __init__(self) -> None:
+        self.start = self.end = 0
+        self._blocks: deque[Samples] = deque()
+        self._first = 0
+        """Where the first block begins."""
+
+    def append(self, samples: Samples) -> None:
+        """Add what follows."""
+        if samples.size:
+            self._blocks.append(samples)
+            self.end += samples.size
+
+    def between(self, start: int, end: int) -> Samples:
+        """Return samples that are there."""
+        parts, place = [], self._first
+        for block in self._blocks:
+            if place < end and place + block.size > start:
+                parts.append(block[max(0, start - place) : end - place])
+            place += block.size
+        if not parts:
+            return np.zeros(0, np.float32)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def forget(self, until: int) -> None:
+        """Give up the samples before a place."""
+        self.start = min(max(until, self.start), self.end)
+        while self._blocks and self._first + self._blocks[0].size <= self.start:
+            self._first += self._blocks.popleft().size
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Samples that are heard, and where in the recording they begin."""
+
+    start: int
+    samples: Samples
+
+
+class SpokenSound:
+    """A recording, walked over from window to window. Places are counted in samples.
+
+    blocks: the recording, mono at 16 kHz.
+    activity: returns what tells speech from silence; None hears everything. `only_when_long` asks for it only when the
+        recording is longer than a window.
+    """
+
+    def __init__(
+        self, blocks: Iterator[Samples], activity: Callable[[], VoiceActivity] | None, *, only_when_long: bool = False
+    ) -> None:
+        self._read = 0
+        self._is_at_end = False
+        self._source = blocks
+        self._blocks = self._counted(blocks)
+        self._parts = self._heard(activity, only_when_long)
+        self._buffer = SoundBuffer()
+        self._borders: deque[tuple[int, int]] = deque()
+        """Where each part begins, in what is heard and in the recording; the first is that of the window's begin."""
+
+    @property
+    def length(self) -> int:
+        """Samples of the recording that were read so far."""
+        return self._read
+
+    @property
+    def done(self) -> int:
+        """Samples of the recording before the window."""
+        if self._buffer.start == self._buffer.end and self._is_at_end:
+            return self._read
+        return self._in_recording(self._buffer.start)
+
+    def window(self) -> tuple[Samples, bool]:
+        """Return the next samples, up to 30 seconds of them, and whether they are the last; none at the end."""
+        while not self._is_at_end and self._buffer.end - self._buffer.start <= SAMPLE_COUNT:
+            part = next(self._parts, None)
+            if part is None:
+                self._is_at_end = True
+            else:
+                self._borders.append((self._buffer.end, part.start))
+                self._buffer.append(part.samples)
+        start = self._buffer.start
+        end = min(start + SAMPLE_COUNT, self._buffer.end)
+        return self._buffer.between(start, end), end == self._buffer.end
+
+    def advance(self, count: int) -> None:
+        """Go on `count` samples behind the beginning of the window."""
+        self._buffer.forget(self._buffer.start + count)
+        while len(self._borders) > 1 and self._borders[1][0] <= self._buffer.start:
+            self._borders.popleft()
+
+    def begin_of(self, place: int) -> float:
+        """Return the second of the recording at which something begins, given its place in the window."""
+        return self._in_recording(self._buffer.start + place) / SAMPLE_RATE
+
+    def end_of(self, place: int) -> float:
+        """Return the second of the recording at which something ends: where silence is cut out, before it."""
+        if place <= 0:
+            return self.begin_of(place)
+        return (self._in_recording(self._buffer.start + place - 1) + 1) / SAMPLE_RATE
+
+    def close(self) -> None:
+        """Close the file that the sound comes from; what was read counts still. Again is fine."""
+        self._is_at_end = True
+        for reading in (self._parts, self._blocks, self._source):
+            if isinstance(reading, Generator):
+                reading.close()
+
+    def _in_recording(self, place: int) -> int:
+        heard, recorded = 0, 0
+        for border in self._borders:
+            if border[0] > place:
+                break
+            heard, recorded = border
+        return recorded + place - heard
+
+    def _counted(self, blocks: Iterator[Samples]) -> Iterator[Samples]:
+        for block in blocks:
+            self._read += block.size
+            yield block
+
+    def _heard(self, activity: Callable[[], VoiceActivity] | None, only_when_long: bool) -> Iterator[_Part]:
+        """Yield what is to be heard."""
+        blocks = self._blocks
+        if activity is not None and only_when_long:
+            first: list[Samples] = []
+            while self._read <= _PATIENCE:
+                block = next(blocks, None)
+                if block is None:
+                    activity = None
+                    break
+                first.append(block)
+            blocks = chain(first, blocks)
+        yield from _whole(blocks) if activity is None else _spoken(blocks, activity())
+
+
+def _whole(blocks: Iterator[Samples]) -> Iterator[_Part]:
+    place = 0
+    for block in blocks:
+        yield _Part(place, block)
+        place += block.size
+
+
+def _spoken(blocks: Iterator[Samples], activity: VoiceActivity) -> Iterator[_Part]:
+    """Yield the parts in which somebody speaks."""
+    finder, buffer = RegionFinder(SPEECH), SoundBuffer()
+    activity.reset()
+    for block in chain(blocks, [None]):
+        if block is None:
+            rest = activity.probabilities(np.zeros(0, np.float32), last=True)
+            regions = [*finder.push(rest.tolist()), *finder.finish(buffer.end)]
+        else:
+            buffer.append(block)
+            regions = finder.push(activity.probabilities(block).tolist())
+        for region in regions:
+            yield _Part(region.start, buffer.between(region.start, region.end))
+        buffer.forget(finder.undecided_from)

@@ -25,6 +25,7 @@ from winml_lite import (
 )
 
 from .adapters import Adapter
+from .checks import index_value
 from .codes import E_INVALIDARG, NOT_SUPPORTED
 from .composition import SinglePipeline
 from .endpoints import Endpoints
@@ -60,6 +61,7 @@ class LoadOptions(BuildOptions):
     speculation: SpeculationOptions | None = None
     chat_template: str | None = None
     projector: str | None = None
+    batch_size: int | None = None
 
 
 def load(
@@ -73,6 +75,7 @@ def load(
     provider_options: Mapping[str, str] | None = None,
     adapters: Iterable[Adapter] = (),
     projector: str | os.PathLike[str] | None = None,
+    batch_size: int | None = None,
     chat_template: str | None = None,
     speculation: Drafter | None = None,
     draft: str | os.PathLike[str] | LanguageModel | None = None,
@@ -99,6 +102,8 @@ def load(
     adapters: LoRA adapters of a GGUF model, each a `.gguf` file or a pair (file, scale); the scale is 1 else.
     projector: the projector file of a GGUF model that sees or hears (often named mmproj, a `.gguf` file published with
         it): chats then take `images=` and `audio=`. Nothing is looked for that is not named here.
+    batch_size: most tokens that a GGUF model takes in one run; default 512. Some projectors make more rows of one
+        picture, and say so; a larger batch takes more memory.
     chat_template: source of a Jinja template for chats, in place of the model's own: for a model that has none, or one
         that shows no tools.
     speculation: "lookup" drafts what followed earlier in the text, "predictor" what the model's own predictor says
@@ -128,6 +133,7 @@ def load(
         speculative,
         chat_template,
         None if projector is None else projector_path(projector),
+        None if batch_size is None else index_value(batch_size, "batch_size", minimum=1),
     )
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
@@ -160,6 +166,8 @@ def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
             stage.set_sequence_capacity_hint(options.context_length)
         if options.threads is not None:
             stage.llama_options().thread_count = options.threads
+        if options.batch_size is not None:
+            stage.llama_options().batch_size = options.batch_size
         stage.llama_options().adapters = options.adapters
         pipeline = builder.build()
     endpoints = Endpoints(pipeline, stage, 0, stage, 0)
@@ -195,7 +203,12 @@ def _load_pipeline(name: str, folder: Path, pipeline: DecoderPipeline, options: 
 
 
 def _refuse_gguf_options(path: Path, options: LoadOptions) -> None:
-    for what, given in (("LoRA adapters go", options.adapters), ("a projector goes", options.projector)):
+    unusable = {
+        "LoRA adapters go": options.adapters,
+        "a projector goes": options.projector,
+        "batch_size goes": options.batch_size,
+    }
+    for what, given in unusable.items():
         if given:
             text = f"{path} is an ONNX model; {what} with GGUF models only"
             raise WinMLError(NOT_SUPPORTED, "genai.load", text)

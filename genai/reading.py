@@ -24,7 +24,7 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     """
     place = os.fspath(path)
     try:
-        with open(place, "rb", opener=_open_without_waiting) as file:
+        with open(place, "rb", opener=open_without_waiting) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise WinMLError(E_INVALIDARG, place, "this is not a file but a folder, a pipe or a device")
@@ -41,5 +41,6 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise WinMLError(E_FAIL, place, str(error)) from error
 
 
-def _open_without_waiting(path: str, flags: int) -> int:
+def open_without_waiting(path: str, flags: int) -> int:
+    """An opener for `open`: a pipe that nobody writes to is opened at once, to be refused."""
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

@@ -73,16 +73,11 @@ class TimedPiece:
 class WalkedSound(Protocol):
     """A sound that windows walk over; see `SpokenSound`."""
 
-    @property
-    def length(self) -> int: ...
-
     def window(self) -> tuple[Samples, bool]: ...
 
     def advance(self, count: int) -> None: ...
 
-    def begin_of(self, place: int) -> float: ...
-
-    def end_of(self, place: int) -> float: ...
+    def times_of(self, start: int, end: int) -> tuple[float, float]: ...
 
 
 Hear: TypeAlias = Callable[[Samples], Heard]
@@ -107,8 +102,9 @@ def walk(
             pieces, advance = undivided(heard, samples.size)
         found = []
         for piece in pieces:
-            start = max(sound.begin_of(piece.start), latest)
-            latest = max(min(sound.end_of(piece.end), sound.length / SAMPLE_RATE), start)
+            start, end = sound.times_of(piece.start, piece.end)
+            start = max(start, latest)
+            latest = max(end, start)
             found.append(TimedPiece(start, latest, piece.token_ids, heard))
         sound.advance(advance)
         yield found

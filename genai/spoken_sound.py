@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,6 +32,9 @@ SPEECH = SpeechRegionOptions(min_speech=0.0, min_silence=2.0, padding=0.4, max_s
 """What counts as speech: silences of more than 2 s are cut out, and 0.4 s of them stay on each side. Regions of more
 than 30 s are told in parts, so that they need not be kept whole."""
 _BLOCK_SECONDS = 5.0
+_KEPT = round(SPEECH.padding * SAMPLE_RATE)
+_VAGUE = SAMPLE_RATE // 5
+"""Samples by which a model is late to say that something ends."""
 _PATIENCE = SAMPLE_COUNT
 """Samples after which a recording counts as long: only then silences are looked for, unless that is asked for."""
 
@@ -142,7 +145,7 @@ class SpokenSound:
         self._parts = self._heard(activity, only_when_long)
         self._buffer = SoundBuffer()
         self._borders: deque[tuple[int, int]] = deque()
-        """Where each part begins, in what is heard and in the recording; the first is that of the window's begin."""
+        """Where sound goes on behind a cut, in what is heard and in the recording; the first is before the window."""
 
     @property
     def length(self) -> int:
@@ -163,11 +166,15 @@ class SpokenSound:
             if part is None:
                 self._is_at_end = True
             else:
-                self._borders.append((self._buffer.end, part.start))
-                self._buffer.append(part.samples)
+                self._append(part)
         start = self._buffer.start
         end = min(start + SAMPLE_COUNT, self._buffer.end)
         return self._buffer.between(start, end), end == self._buffer.end
+
+    def _append(self, part: _Part) -> None:
+        if not self._borders or part.start != self._in_recording(self._buffer.end):
+            self._borders.append((self._buffer.end, part.start))
+        self._buffer.append(part.samples)
 
     def advance(self, count: int) -> None:
         """Go on `count` samples behind the beginning of the window."""
@@ -175,15 +182,22 @@ class SpokenSound:
         while len(self._borders) > 1 and self._borders[1][0] <= self._buffer.start:
             self._borders.popleft()
 
-    def begin_of(self, place: int) -> float:
-        """Return the second of the recording at which something begins, given its place in the window."""
-        return self._in_recording(self._buffer.start + place) / SAMPLE_RATE
+    def times_of(self, start: int, end: int) -> tuple[float, float]:
+        """Return the seconds of the recording from which and up to which something is heard, given its places in the
+        window.
 
-    def end_of(self, place: int) -> float:
-        """Return the second of the recording at which something ends: where silence is cut out, before it."""
-        if place <= 0:
-            return self.begin_of(place)
-        return (self._in_recording(self._buffer.start + place - 1) + 1) / SAMPLE_RATE
+        What begins in the silence that is left before a cut begins behind it, and what ends in the silence behind a cut
+        ends before it.
+        """
+        first, last = self._buffer.start + start, self._buffer.start + end
+        cuts = [heard for heard, _ in islice(self._borders, 1, None) if first < heard <= last]
+        if cuts and cuts[0] <= first + _KEPT and cuts[0] < last:
+            first = cuts.pop(0)
+        if cuts and cuts[-1] > last - _KEPT - _VAGUE:
+            last = cuts[-1]
+        begin = self._in_recording(first)
+        finish = self._in_recording(last - 1) + 1 if last > first else begin
+        return begin / SAMPLE_RATE, finish / SAMPLE_RATE
 
     def close(self) -> None:
         """Close the file that the sound comes from; what was read counts still. Again is fine."""

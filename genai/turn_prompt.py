@@ -90,8 +90,8 @@ def _formatted(
 
 
 def _constraint(core: SequenceCore, formatted: ConversationFormatResult, choice: ChatCompletionToolChoice) -> Any:
-    """Return the grammar of tool calls. Where the model is free to call it only makes sure of the form: the calls are read
-    without it, too, so llguidance need not be installed.
+    """Return the grammar of tool calls. Where the model is free to call it only makes sure of the form: the calls are
+    read without it, too, so llguidance need not be installed.
     """
     if formatted.constraint is None:
         return None

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from winml_lite import NotSupportedError, WinMLError
 
 from ..codes import E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, NOT_SUPPORTED
+from ..reading import open_without_waiting
 
 Floats = npt.NDArray[np.float32]
 Progress = Callable[[int, int], object]
@@ -130,7 +131,7 @@ class CTranslate2File:
 
 def _mapped(path: str) -> mmap.mmap:
     try:
-        with open(path, "rb", opener=_open_without_waiting) as file:
+        with open(path, "rb", opener=open_without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise WinMLError(E_INVALIDARG, _CONTEXT, f"{path} is not a file")
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -140,11 +141,6 @@ def _mapped(path: str) -> mmap.mmap:
         raise WinMLError(FILE_NOT_FOUND, _CONTEXT, f"there is no file {path}") from None
     except (OSError, ValueError) as error:  # a file of no bytes cannot be mapped
         raise WinMLError(FILE_CORRUPT, _CONTEXT, f"{path} cannot be read: {error}") from None
-
-
-def _open_without_waiting(path: str, flags: int) -> int:
-    """A pipe would be waited for without end."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _variables(reader: _Reader) -> dict[str, Variable]:

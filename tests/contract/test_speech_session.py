@@ -243,9 +243,15 @@ def test_a_second_transcription_starts_over(recognizer: Recognizer) -> None:
     assert [session.transcribe(*recognizer.sound(word)).transcript for word in (0, 1, 0)] == ["one", "two", "one"]
 
 
-def test_copies_of_what_the_encoder_gives_say_the_same(recognizer: Recognizer) -> None:
-    session = recognizer.session(force_encoder_output_copy=True)
+@pytest.mark.parametrize("copies", [False, True])
+def test_the_decoder_gets_what_the_encoder_gives_or_a_copy(recognizer: Recognizer, copies: bool) -> None:
+    session = recognizer.session(force_encoder_output_copy=copies)
     assert session.transcribe(*recognizer.sound(2, 3)).transcript == "three four"
+    (_, encoder), (_, decoder) = recognizer.encoder, recognizer.decoder
+    output = encoder.ort_bindings().output_names.index("present.1.encoder.value")
+    place = decoder.ort_bindings().input_names.index("past_key_values.1.encoder.value")
+    bound = decoder.underlying_object.inputs[place].array()
+    assert np.shares_memory(np.asarray(encoder.output(output)), bound) is not copies
 
 
 def test_the_last_position_of_the_decoder_is_the_capacity(recognizer: Recognizer) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fakes.backend import FakeBackend, Script
 from fakes.model_files import ModelFiles
 from fakes.rig import failing
 from fakes.scripted import write_tokenizer
@@ -37,7 +38,8 @@ from genai.tasks import (
 from genai.whisper_stages import declare_whisper_state
 from models.onnx_models import add, save
 from models.whisper_models import tones
-from winml_lite import Runtime, TensorDataType, WinMLError
+from winml_lite import NotSupportedError, Runtime, TensorDataType, WinMLError
+from winml_lite.native.backend import replaced_backend
 
 Reason = AutomaticSpeechRecognitionFinishReason
 
@@ -45,6 +47,7 @@ BUSY = 0x800700AA
 E_INVALIDARG = 0x80070057
 E_NOT_VALID_STATE = 0x8007139F
 INVALID_DATA = 0x8007000D
+NOT_SUPPORTED = 0x80070032
 
 
 @pytest.fixture
@@ -160,6 +163,15 @@ def test_another_graph_is_no_decoder(recognizer: Recognizer, tmp_path: Path) -> 
     with failing(E_INVALIDARG) as caught:
         recognizer.configuration(decoder_pipeline=pipeline, decoder_stage=stage).validate()
     assert "takes nothing that the encoder gives" in str(caught.value)
+
+
+def test_a_stage_of_llama_is_not_supported(recognizer: Recognizer, files: ModelFiles) -> None:
+    with replaced_backend("llama", FakeBackend(Script(), logits=lambda ids: [0.0])):
+        builder = recognizer.runtime.create_pipeline_builder()
+        stage = builder.add_model_stage(recognizer.runtime.load_model(files.scripted_gguf), recognizer.target)
+        pipeline = builder.build()
+    with failing(NOT_SUPPORTED, NotSupportedError):
+        recognizer.configuration(decoder_pipeline=pipeline, decoder_stage=stage).validate()
 
 
 def test_state_that_is_not_declared_is_named_with_the_mend(recognizer: Recognizer) -> None:

@@ -395,6 +395,27 @@ def test_projectors_that_do_not_fit(folder: Path) -> None:
     assert "projector=" in str(alone.value)
 
 
+def test_rows_that_see_each_other_need_a_batch_that_holds_them(folder: Path) -> None:
+    files: Any = {"source": recipes.media_gguf(folder), "projector": recipes.media_projector_gguf(folder)}
+    with genai.load(**files, threads=1, batch_size=3) as model:
+        with failing(0x80070032, genai.NotSupportedError) as caught:
+            model.chat().send("?", images=[RED])
+        assert "genai.load(..., batch_size=4)" in str(caught.value)
+        assert model.chat().send("?").text == NOTHING
+    with genai.load(**files, threads=1, batch_size=4) as model:
+        assert model.chat().send("?", images=[RED]).text == RED_ANSWER
+
+
+def test_drafting_beside_pictures(folder: Path) -> None:
+    files: Any = {"source": recipes.media_gguf(folder), "projector": recipes.media_projector_gguf(folder)}
+    with genai.load(**files, threads=1, speculation="lookup") as model:
+        chat = model.chat()
+        assert chat.send("?").text == NOTHING
+        assert chat.send("?", images=[BLUE]).text == BLUE_ANSWER
+        assert chat.send("?", images=[RED]).text == RED_ANSWER
+        assert model.chat().send("?").text == NOTHING
+
+
 def test_a_closed_model_refuses_pictures(folder: Path) -> None:
     model = genai.load(recipes.media_gguf(folder), projector=recipes.media_projector_gguf(folder), threads=1)
     chat = model.chat()

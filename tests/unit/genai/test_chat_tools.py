@@ -48,7 +48,7 @@ def told(fake: Any) -> str:
 @pytest.fixture
 def without_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     """Work as without llguidance: nothing keeps a call to its form."""
-    monkeypatch.setattr("genai.chat_turn._constraint", lambda *_: None)
+    monkeypatch.setattr("genai.turn_prompt._constraint", lambda *_: None)
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------------

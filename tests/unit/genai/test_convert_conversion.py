@@ -271,7 +271,14 @@ def test_a_path_with_blanks_and_accents(source: Path, tmp_path: Path) -> None:
 
 
 def test_the_package_loads_nothing_until_it_is_used() -> None:
-    assert sorted(genai.convert.__all__) == ["ConvertedModel", "convert_gguf"]
+    assert sorted(genai.convert.__all__) == [
+        "ConvertedClassifier",
+        "ConvertedModel",
+        "ConvertedSpeechModel",
+        "convert_efficientnet",
+        "convert_gguf",
+        "convert_whisper",
+    ]
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = genai.convert.nothing
 

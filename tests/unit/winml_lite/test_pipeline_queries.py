@@ -67,6 +67,8 @@ def test_a_runtime_knows_its_tensors(runtime: Runtime) -> None:
 def test_named_bindings_find_an_input(runtime: Runtime, files: ModelFiles) -> None:
     first, _, _ = chain(runtime, files)
     assert [first.ort_bindings().find_input(name) for name in ("A", "B", "C")] == [0, 1, None]
+    assert first.ort_bindings().input_names == ("A", "B")
+    assert first.ort_bindings().output_names == ("C",)
 
 
 def test_a_stage_of_another_engine_has_no_names(runtime: Runtime, files: ModelFiles) -> None:

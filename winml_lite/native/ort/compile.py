@@ -125,6 +125,7 @@ def _compile(task: _Task) -> None:
         errands.run(lambda: _run(task, settings.pointer, _Relay(task.output, errands), load), load.stop)
     finally:
         load.end()
+    settings.close()  # here, where Ctrl-C is raised: Python only prints what strikes while an object goes by itself
     if errands.errors:
         raise errands.errors.pop(0)
 

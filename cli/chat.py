@@ -61,7 +61,7 @@ def command(
     A model that sees or hears needs its --projector. --image and --audio go with the first message, /image FILE and
     /audio FILE with the next one:
 
-    
+    \b
     winml-lite chat -m model.gguf --projector mmproj.gguf --image cat.jpg
 
     Answers vary; --temperature 0 always takes the likeliest token.

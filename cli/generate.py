@@ -45,7 +45,7 @@ def command(
 
     --image and --audio come in front of the prompt; the model needs its --projector:
 
-    
+    \b
     winml-lite generate -m model.gguf --projector mmproj.gguf --image cat.jpg What?
 
     --json-schema, --regex, --choice and --grammar make the answer keep to a form (they need the extra "guidance").

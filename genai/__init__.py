@@ -43,8 +43,15 @@ if TYPE_CHECKING:
     from .results import TokenLogprob as TokenLogprob
     from .scoring import ContinuationScore as ContinuationScore
     from .speculative_statistics import TextGenerationSpeculativeStatistics as TextGenerationSpeculativeStatistics
+    from .speech import SpeechModel as SpeechModel
+    from .speech_loading import load_speech as load_speech
     from .text_stream import TextStream as TextStream
     from .tokenizer import Tokenizer as Tokenizer
+    from .transcript import Transcript as Transcript
+    from .transcript import TranscriptSegment as TranscriptSegment
+    from .transcript import TranscriptTimings as TranscriptTimings
+    from .transcript_stream import SpeechStream as SpeechStream
+    from .transcription_options import TranscriptionOptions as TranscriptionOptions
     from .turn_stream import ChatStream as ChatStream
     from .voice_activity import VoiceActivity as VoiceActivity
     from .voice_activity import speech_regions as speech_regions
@@ -66,8 +73,10 @@ _HOMES = {
     "LanguageModel": ".language_model",
     "NotSupportedError": "winml_lite",
     "Perplexity": ".perplexity",
+    "SpeechModel": ".speech",
     "SpeechRegion": ".region_finder",
     "SpeechRegionOptions": ".region_finder",
+    "SpeechStream": ".transcript_stream",
     "TextGenerationFinishReason": ".results",
     "TextGenerationOptions": ".options",
     "TextGenerationResult": ".results",
@@ -80,6 +89,10 @@ _HOMES = {
     "TokenizerDecoder": ".decoder",
     "ToolCall": ".chat_reply",
     "ToolCallStatus": ".chat_reply",
+    "Transcript": ".transcript",
+    "TranscriptSegment": ".transcript",
+    "TranscriptTimings": ".transcript",
+    "TranscriptionOptions": ".transcription_options",
     "VoiceActivity": ".voice_activity",
     "WinMLError": "winml_lite",
     "audio_blocks": ".audio",
@@ -87,6 +100,7 @@ _HOMES = {
     "load": ".loading",
     "load_classifier": ".classifier_loading",
     "load_embedding": ".embedding_loading",
+    "load_speech": ".speech_loading",
     "read_audio": ".audio",
     "speech_regions": ".voice_activity",
     "write_audio": ".audio",
@@ -107,8 +121,10 @@ __all__ = [
     "LanguageModel",
     "NotSupportedError",
     "Perplexity",
+    "SpeechModel",
     "SpeechRegion",
     "SpeechRegionOptions",
+    "SpeechStream",
     "TextGenerationFinishReason",
     "TextGenerationOptions",
     "TextGenerationResult",
@@ -121,6 +137,10 @@ __all__ = [
     "TokenizerDecoder",
     "ToolCall",
     "ToolCallStatus",
+    "Transcript",
+    "TranscriptSegment",
+    "TranscriptTimings",
+    "TranscriptionOptions",
     "VoiceActivity",
     "WinMLError",
     "audio_blocks",
@@ -128,6 +148,7 @@ __all__ = [
     "load",
     "load_classifier",
     "load_embedding",
+    "load_speech",
     "read_audio",
     "speech_regions",
     "write_audio",

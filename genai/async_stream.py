@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from winml_lite import WinMLError
 
@@ -24,9 +24,6 @@ from .codes import E_NOT_VALID_STATE
 from .results import TextGenerationResult
 from .thread_calls import Call
 from .turnstile import LOOK_AGAIN, Turn, Turnstile, busy
-
-if TYPE_CHECKING:
-    from .transcript import Transcript, TranscriptSegment
 
 T = TypeVar("T")
 Piece_co = TypeVar("Piece_co", covariant=True)
@@ -274,10 +271,3 @@ class AsyncStream(AsyncPieces[_Work[Piece, Result], Piece]):
 
 class AsyncTextStream(AsyncStream[str, TextGenerationResult]):
     """An asynchronous iterator of text pieces; afterwards `result` holds the whole. See `AsyncStream`."""
-
-
-class AsyncSpeechStream(AsyncStream["TranscriptSegment", "Transcript"]):
-    """An asynchronous iterator of the segments of a recording; afterwards `result` holds the whole transcript.
-
-    What it reads, files or blocks of a microphone, is read in the thread, too. See `AsyncStream`.
-    """

@@ -26,7 +26,7 @@ from .voice_activity import VoiceActivity
 from .whisper_decoding import WhisperDecoder
 
 if TYPE_CHECKING:
-    from .async_stream import AsyncSpeechStream
+    from .async_speech import AsyncSpeechStream
 
 _VOICE_ACTIVITY = "silero-vad"
 _Activity: TypeAlias = VoiceActivity | bool | None
@@ -105,7 +105,7 @@ class SpeechModel(Closing):
 
     def astream(self, audio: SpeechSource, **fields: Unpack[TranscriptionFields]) -> AsyncSpeechStream:
         """Stream for asyncio: `async for segment in model.astream(...)`; takes what `stream` takes."""
-        from .async_stream import AsyncSpeechStream  # brings asyncio
+        from .async_speech import AsyncSpeechStream  # brings asyncio
 
         recording, cancellation, timeout = self._request(audio, fields)
         return AsyncSpeechStream(

@@ -150,8 +150,8 @@ def quiet_place(samples: Samples, earliest: int) -> int:
     width = min(_SMOOTHED, count)
     sums = np.concatenate([[0.0], np.cumsum(loudness)])
     means = (sums[width:] - sums[:-width]) / width
-    best = means.size - 1 - int(np.argmin(means[::-1].round(6)))  # sums of silence differ in their last digits
-    if best == means.size - 1:
+    best = len(means) - 1 - int(np.argmin(means[::-1].round(6)))  # sums of silence differ in their last digits
+    if best == len(means) - 1:
         return size
     return (first + best + width // 2) * _STEP
 

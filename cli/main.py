@@ -24,6 +24,7 @@ COMMANDS = {
     "generate": "Continue a prompt, or answer it.",
     "chat": "Talk with a model.",
     "classify": "Say what is in pictures.",
+    "transcribe": "Write down what is said in recordings.",
     "tokens": "Show the tokens of a text, or the text of tokens.",
     "show": "Describe a model, and the engines that are installed.",
     "targets": "List the hardware that models can be placed on.",

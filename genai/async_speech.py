@@ -1,4 +1,4 @@
-"""The stream of a transcription for asyncio: what it reads, files or blocks of a microphone, is read in its thread, too.
+"""The stream of a transcription for asyncio: what it reads, files or blocks of a microphone, is read in its thread.
 
 Imported at the first asynchronous call. Not here: how the thread and the event loop work together (`async_stream.py`).
 """

@@ -12,20 +12,23 @@ from .adapters import Adapter
 from .codes import NOT_SUPPORTED
 from .embedding import EmbeddingModel
 from .gguf_encoder import GgufEncoder
-from .model_folder import find_decoder
+from .model_folder import find_decoder, read_session_options
 from .model_source import (
     ENGINE_NAMES,
     BuildOptions,
+    CustomOperators,
     Engine,
     Progress,
     build_options,
     check_engine,
     chosen_engine,
+    refuse_custom_operators,
     resolve,
     single_gguf,
 )
 from .onnx_encoder import OnnxEncoder, check_encoder, read_encoder_settings
 from .placement import Target, placement
+from .session_settings import building, session_settings
 from .tokenizer import Tokenizer
 
 
@@ -38,6 +41,7 @@ def load_embedding(
     target: Target = None,
     provider: str | None = None,
     provider_options: Mapping[str, str] | None = None,
+    custom_operators: CustomOperators = (),
     adapters: Iterable[Adapter] = (),
     offline: bool = False,
     progress: Progress | None = None,
@@ -48,19 +52,21 @@ def load_embedding(
     sentence-transformers writes it: `model.onnx` there or in `onnx/`, `tokenizer.json`, and `1_Pooling/config.json`.
 
     context_length: most tokens of one text; default and limit: what the model declares.
-    engine, threads, target, provider, provider_options, adapters, offline, progress: as for `genai.load`.
+    engine, threads, target, provider, provider_options, custom_operators, adapters, offline, progress: as for
+        `genai.load`.
 
     Raises WinMLError: 0x80070002 for a missing file, 0x80070570 for an unreadable one, 0x8007007E for a missing engine,
     0x80070032 for a model that has no embeddings.
     """
     place = placement(target, provider, provider_options)
     engine = chosen_engine(engine, place)
-    options = build_options(context_length, threads, place, adapters)
+    options = build_options(context_length, threads, place, adapters, custom_operators)
     name, path = resolve(source, engine, offline, progress, ("text-encoder", "text"))
     if path.is_dir() and engine != "ort":
         path = single_gguf(path) or path
     if path.suffix.lower() == ".gguf" and path.is_file():
         check_engine(path, "llama", engine)
+        refuse_custom_operators(path, options)
         return gguf_embedding(name, path, options)
     check_engine(path, "ort", engine)
     if options.adapters:
@@ -99,12 +105,12 @@ def _onnx_embedding(name: str, path: Path, options: BuildOptions) -> EmbeddingMo
         check_encoder(file, inputs, outputs)
         settings = read_encoder_settings(folder)
         tokenizer = Tokenizer.from_file(folder)
+        session = session_settings(options, *read_session_options(file.parent))
         builder = runtime.create_pipeline_builder()
-        stage = builder.add_model_stage(model, options.placement.make_target(runtime), "encoder")
-        options.placement.prepare(stage)
-        if options.threads is not None:
-            stage.ort_options().set_thread_count(options.threads)
-        built: tuple[Stage, Pipeline] = stage, builder.build()
-        options.placement.check([stage])
+        stage = builder.add_model_stage(model, session.make_target(runtime), "encoder")
+        session.prepare(stage)
+        with building(session):
+            built: tuple[Stage, Pipeline] = stage, builder.build()
+        session.check([stage])
     encoder = OnnxEncoder(runtime, built, (inputs, outputs), settings, options.context_length)
     return EmbeddingModel(name, ENGINE_NAMES["ort"], str(file), encoder, tokenizer)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from winml_lite import (
     DeviceInfo,
+    ExecutionTarget,
     ExecutionTargetKind,
     Model,
     PipelineBuilder,
@@ -30,21 +31,32 @@ from .codes import E_INVALIDARG, NOT_SUPPORTED
 from .composition import SinglePipeline
 from .endpoints import Endpoints
 from .language_model import LanguageModel
-from .model_folder import DecoderPipeline, declare_state, find_decoder, read_pipeline, read_settings, wire_decoder
+from .model_folder import (
+    DecoderPipeline,
+    declare_state,
+    find_decoder,
+    read_pipeline,
+    read_session_options,
+    read_settings,
+    wire_decoder,
+)
 from .model_source import (
     ENGINE_NAMES,
     BuildOptions,
+    CustomOperators,
     Engine,
     Progress,
     build_options,
     check_engine,
     chosen_engine,
     projector_path,
+    refuse_custom_operators,
     resolve,
     single_gguf,
 )
 from .placement import placement
 from .sequence import SequenceCore
+from .session_settings import building, session_settings
 from .speculative_loading import Drafter, SpeculationOptions, speculate, speculation_options
 from .tokenizer import Tokenizer
 
@@ -73,6 +85,7 @@ def load(
     target: ExecutionTargetKind | DeviceInfo | None = None,
     provider: str | None = None,
     provider_options: Mapping[str, str] | None = None,
+    custom_operators: CustomOperators = (),
     adapters: Iterable[Adapter] = (),
     projector: str | os.PathLike[str] | None = None,
     batch_size: int | None = None,
@@ -99,6 +112,8 @@ def load(
         `Runtime.register_execution_provider` name it; the model runs there, on the device of `target` or one that the
         provider has, or does not load. Operators that the provider lacks run on the CPU.
     provider_options: options of that provider, texts by name.
+    custom_operators: libraries with operators that an ONNX model needs, a path or several. They are code that will be
+        run; a library that only `genai_config.json` names is not.
     adapters: LoRA adapters of a GGUF model, each a `.gguf` file or a pair (file, scale); the scale is 1 else.
     projector: the projector file of a GGUF model that sees or hears (often named mmproj, a `.gguf` file published with
         it): chats then take `images=` and `audio=`. Nothing is looked for that is not named here.
@@ -121,7 +136,7 @@ def load(
     """
     place = placement(target, provider, provider_options)
     engine = chosen_engine(engine, place)
-    built = build_options(context_length, threads, place, adapters)
+    built = build_options(context_length, threads, place, adapters, custom_operators)
     kind = None if isinstance(target, DeviceInfo) else target
     load_draft = partial(load, threads=threads, target=kind, offline=offline, progress=progress)
     speculative = speculation_options(speculation, draft, draft_tokens, load_draft)
@@ -130,6 +145,7 @@ def load(
         built.threads,
         place,
         built.adapters,
+        built.custom_operators,
         speculative,
         chat_template,
         None if projector is None else projector_path(projector),
@@ -159,9 +175,10 @@ def _load_folder(name: str, folder: Path, engine: Engine | None, options: LoadOp
 
 
 def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:
+    refuse_custom_operators(path, options)
     runtime = Runtime()
     with runtime.load_model(path) as model:
-        builder, stage = _add_stage(runtime, model, options)
+        builder, stage = _add_stage(runtime, model, options, options.placement.make_target(runtime))
         if options.context_length is not None:
             stage.set_sequence_capacity_hint(options.context_length)
         if options.threads is not None:
@@ -189,16 +206,12 @@ def _load_pipeline(name: str, folder: Path, pipeline: DecoderPipeline, options: 
 
     _refuse_gguf_options(folder, options)
     runtime = Runtime()
-    assembly = assemble_pipeline(runtime, pipeline, options.placement.make_target(runtime))
+    config, session_options = read_session_options(folder)
+    assembly = assemble_pipeline(runtime, pipeline, partial(session_settings, options, config, session_options))
     settings = read_settings(folder)
     tokenizer = Tokenizer.from_file(folder, chat_template=options.chat_template)
     capacity = _onnx_capacity(options.context_length, settings.context_length, folder)
-    for stage in assembly.stages:
-        options.placement.prepare(stage)
-        if options.threads is not None:
-            stage.ort_options().set_thread_count(options.threads)
     endpoints, state_owner = assembly.finish(folder, capacity, settings.head_size)
-    options.placement.check(assembly.stages)
     return _assemble(name, "ort", folder, tokenizer, (runtime, endpoints, state_owner), options)
 
 
@@ -220,15 +233,15 @@ def _load_onnx(name: str, file: Path, folder: Path, options: LoadOptions) -> Lan
     with runtime.load_model(file) as model:
         wiring = wire_decoder(model, file)  # first: a file that is no decoder needs no tokenizer
         settings = read_settings(folder)
+        session = session_settings(options, *read_session_options(folder))
         tokenizer = Tokenizer.from_file(folder, chat_template=options.chat_template)
-        builder, stage = _add_stage(runtime, model, options)
+        builder, stage = _add_stage(runtime, model, options, session.make_target(runtime))
         declare_state(stage, wiring, settings.head_size)
         stage.set_sequence_capacity_hint(_onnx_capacity(options.context_length, settings.context_length, folder))
-        options.placement.prepare(stage)
-        if options.threads is not None:
-            stage.ort_options().set_thread_count(options.threads)
-        pipeline = builder.build()
-        options.placement.check([stage])
+        session.prepare(stage)
+        with building(session):
+            pipeline = builder.build()
+        session.check([stage])
     endpoints = Endpoints(pipeline, stage, wiring.token_input, stage, wiring.logits_output)
     return _assemble(name, "ort", file, tokenizer, (runtime, endpoints, stage), options)
 
@@ -242,9 +255,11 @@ def _onnx_capacity(wanted: int | None, declared: int | None, folder: Path) -> in
     return wanted
 
 
-def _add_stage(runtime: Runtime, model: Model, options: LoadOptions) -> tuple[PipelineBuilder, Stage]:
+def _add_stage(
+    runtime: Runtime, model: Model, options: LoadOptions, target: ExecutionTarget | None
+) -> tuple[PipelineBuilder, Stage]:
     builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(model, options.placement.make_target(runtime), "decoder")
+    stage = builder.add_model_stage(model, target, "decoder")
     if options.speculation is not None:
         options.speculation.prepare(stage)
     return builder, stage

@@ -58,6 +58,17 @@ def read_settings(folder: Path) -> DecoderSettings:
     return DecoderSettings(_count(config.get("max_position_embeddings")), head_size)
 
 
+def read_session_options(folder: Path) -> tuple[Path, object]:
+    """Return the configuration of onnxruntime-genai, and its `model.decoder.session_options`; None where there is none.
+
+    WinMLError 0x8007000D for a broken file.
+    """
+    path = folder / "genai_config.json"
+    if not path.is_file():
+        return path, None
+    return path, _object(_object(_read_json(path), "model", path), "decoder", path).get("session_options")
+
+
 @dataclass(frozen=True, slots=True)
 class PipelineGraph:
     """One graph of a decoder that is a pipeline of several."""
@@ -66,6 +77,8 @@ class PipelineGraph:
     file: Path
     renamed: dict[str, str]
     """Outputs that go on under another name."""
+    session_options: object = None
+    """What the configuration says of its session; it comes on top of those of the decoder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +126,7 @@ def _pipeline_graph(folder: Path, path: Path, group: dict[str, Any], name: str) 
         raise WinMLError(INVALID_DATA, "genai.load", f"{path}: the graph {name!r} has no valid output_names_forwarder")
     if not (folder / filename).is_file():
         raise WinMLError(FILE_NOT_FOUND, "genai.load", f"{path} names {filename}, which is not in the folder")
-    return PipelineGraph(name, folder / filename, renamed)
+    return PipelineGraph(name, folder / filename, renamed, graph.get("session_options"))
 
 
 def _name(names: Any, key: str) -> str:

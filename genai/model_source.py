@@ -19,6 +19,8 @@ Engine = Literal["llama", "ort"]
 Progress = Callable[[str, int, int], None]
 """Called with what is going on ("download", "convert"), the work done and the whole, in bytes."""
 
+CustomOperators = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
 ENGINE_NAMES: dict[Engine, str] = {"llama": "llama.cpp", "ort": "ONNX Runtime"}
 
 
@@ -30,10 +32,16 @@ class BuildOptions:
     threads: int | None
     placement: Placement
     adapters: tuple[tuple[str, float], ...] = ()
+    custom_operators: tuple[str, ...] = ()
+    """Libraries of operators for ONNX models."""
 
 
 def build_options(
-    context_length: int | None, threads: int | None, placement: Placement, adapters: Iterable[Adapter]
+    context_length: int | None,
+    threads: int | None,
+    placement: Placement,
+    adapters: Iterable[Adapter],
+    custom_operators: CustomOperators = (),
 ) -> BuildOptions:
     """Check what a caller gave. TypeError or ValueError for what cannot be."""
     return BuildOptions(
@@ -41,7 +49,16 @@ def build_options(
         index_value(threads, "threads", 512, 1) if threads is not None else None,
         placement,
         adapter_pairs(adapters),
+        _paths(custom_operators),
     )
+
+
+def _paths(libraries: CustomOperators) -> tuple[str, ...]:
+    listed = (libraries,) if isinstance(libraries, str | os.PathLike) else tuple(libraries)
+    paths = tuple(os.fspath(library) for library in listed)
+    if not all(isinstance(path, str) and path for path in paths):
+        raise TypeError("custom_operators must be a path or several, each a nonempty str or os.PathLike")
+    return tuple(map(str, paths))
 
 
 def chosen_engine(engine: Engine | None, placement: Placement) -> Engine | None:
@@ -107,6 +124,13 @@ def check_engine(path: Path, own: Engine, wanted: Engine | None) -> None:
         raise WinMLError(
             E_INVALIDARG, "genai.load", f"{path} runs on {ENGINE_NAMES[own]}, not on {ENGINE_NAMES[wanted]}: {mend}"
         )
+
+
+def refuse_custom_operators(path: Path, options: BuildOptions) -> None:
+    """Refuse libraries of operators for a GGUF model."""
+    if options.custom_operators:
+        text = f"{path} runs on llama.cpp; custom operators go with ONNX models only"
+        raise WinMLError(NOT_SUPPORTED, "genai.load", text)
 
 
 def single_gguf(folder: Path) -> Path | None:

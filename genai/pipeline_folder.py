@@ -6,15 +6,17 @@ bound by name. What the configuration says is read by `model_folder.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from winml_lite import ExecutionTarget, Model, PipelineBuilder, Runtime, Stage, WinMLError
+from winml_lite import Model, PipelineBuilder, Runtime, Stage, WinMLError
 
 from .codes import NOT_SUPPORTED
 from .endpoints import Endpoints
 from .model_folder import DecoderPipeline, PipelineGraph, present_name, set_head_size
+from .session_settings import SessionSettings, building
 
 _PLACED = ("attention_mask", "position_ids")
 Port = tuple[Stage, int]
@@ -27,16 +29,20 @@ class Assembly:
     builder: PipelineBuilder
     pipeline: DecoderPipeline
     stages: list[Stage] = field(default_factory=list)
+    settings: list[SessionSettings] = field(default_factory=list)
+    """Those of the stages, in the same order."""
     state_owner: Stage | None = None
     token_input: Port | None = None
     logits_output: Port | None = None
     values: dict[str, Port] = field(default_factory=dict)
     """Where each value comes from that later graphs may take."""
 
-    def add(self, graph: PipelineGraph, model: Model, target: ExecutionTarget | None) -> None:
+    def add(self, graph: PipelineGraph, model: Model, runtime: Runtime, settings: SessionSettings) -> None:
         """Add one graph. WinMLError 0x80070032 for an input of no known kind."""
-        stage = self.builder.add_model_stage(model, target, graph.name)
+        stage = self.builder.add_model_stage(model, settings.make_target(runtime), graph.name)
+        settings.prepare(stage)
         self.stages.append(stage)
+        self.settings.append(settings)
         names, schema = model.ort_schema(), model.schema()
         outputs = {names.output_name(index): index for index in range(schema.output_count)}
         for index in range(schema.input_count):
@@ -74,15 +80,21 @@ class Assembly:
         self.state_owner.set_sequence_capacity_hint(capacity)
         set_head_size(self.state_owner, head_size)
         others = tuple(self.stages)
-        return Endpoints(self.builder.build(), *self.token_input, *logits, others=others), self.state_owner
+        with building(*self.settings):
+            built = self.builder.build()
+        for settings in self.settings:
+            settings.check(stage for stage, own in zip(self.stages, self.settings, strict=True) if own == settings)
+        return Endpoints(built, *self.token_input, *logits, others=others), self.state_owner
 
 
-def assemble_pipeline(runtime: Runtime, pipeline: DecoderPipeline, target: ExecutionTarget | None) -> Assembly:
-    """Load the graphs of a decoder and connect them."""
+def assemble_pipeline(
+    runtime: Runtime, pipeline: DecoderPipeline, settings_of: Callable[[object], SessionSettings]
+) -> Assembly:
+    """Load the graphs of a decoder and connect them; `settings_of` reads what the file says of the session of one."""
     assembly = Assembly(runtime.create_pipeline_builder(), pipeline)
     for graph in pipeline.graphs:
         with runtime.load_model(graph.file) as model:
-            assembly.add(graph, model, target)
+            assembly.add(graph, model, runtime, settings_of(graph.session_options))
     return assembly
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
-from winml_lite import ExecutionTarget, ExecutionTargetKind, Runtime, Stage, WinMLError
+from winml_lite import DeviceInfo, ExecutionTarget, ExecutionTargetKind, Runtime, Stage, WinMLError
 
 from .codes import INVALID_DATA, NOT_FOUND, NOT_SUPPORTED
 from .model_source import BuildOptions
@@ -96,23 +96,26 @@ class SessionSettings:
         for library in self.custom_operators:
             options.register_custom_ops_library(library)
 
-    @contextmanager
-    def building(self) -> Iterator[None]:
-        """Say of a provider that is not there who asked for it, and how to do without."""
-        try:
-            yield
-        except WinMLError as error:
-            if not self.origin or error.hresult != NOT_FOUND:
-                raise
-            name = _short(self.placement.provider or "")
-            mends = f'provider="CPUExecutionProvider" (--device cpu) runs the model on the CPU knowingly'
-            if name in _PACKAGES:
-                mends = f"{_PACKAGES[name]}, or {mends}"
-            raise WinMLError(NOT_FOUND, error.context, f"{self.origin}: {error.native_message}; {mends}") from None
-
     def check(self, stages: Iterable[Stage]) -> None:
         """Refuse built stages of which the provider took no operator (0x80070032)."""
         self.placement.check(stages)
+
+
+@contextmanager
+def building(*settings: SessionSettings) -> Iterator[None]:
+    """Say of a provider that is not there which file asks for it, and how to do without."""
+    try:
+        yield
+    except WinMLError as error:
+        text = error.native_message or ""
+        missing = (own for own in settings if own.origin and str(own.placement.provider) in text)
+        asked = next(missing, None) if error.hresult == NOT_FOUND else None
+        if asked is None:
+            raise
+        mends = 'provider="CPUExecutionProvider" (--device cpu) runs the model on the CPU knowingly'
+        package = _PACKAGES.get(_short(str(asked.placement.provider)))
+        mends = f"{package}, or {mends}" if package is not None else mends
+        raise WinMLError(NOT_FOUND, error.context, f"{asked.origin}: {text}; {mends}") from None
 
 
 def session_settings(options: BuildOptions, config: Path, *sections: object) -> SessionSettings:
@@ -146,16 +149,18 @@ def session_settings(options: BuildOptions, config: Path, *sections: object) -> 
 def _flat(config: Path, section: object) -> dict[str, Any]:
     """Return the options, with those of `config_entries` among them."""
     if not isinstance(section, dict) or not isinstance(section.get("config_entries", {}), dict):
-        raise WinMLError(INVALID_DATA, "genai.load", f"{config}: session_options is no object")
-    return {**{k: v for k, v in section.items() if k != "config_entries"}, **section.get("config_entries", {})}
+        _break(config, "it is no object, or config_entries in it is none")
+    options = {key: value for key, value in section.items() if key != "config_entries"}
+    if not options.get("provider_options", True):
+        del options["provider_options"]  # an empty list chooses nothing
+    return {**options, **section.get("config_entries", {})}
 
 
 def _threads(config: Path, value: object, wanted: int | None) -> int | None:
     if wanted is not None:
         return wanted
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 512:
-        text = f"{config}: session_options.intra_op_num_threads must be 0 to 512, not {value!r}"
-        raise WinMLError(INVALID_DATA, "genai.load", text)
+        _break(config, f"intra_op_num_threads must be 0 to 512, not {value!r}")
     return value or None
 
 
@@ -169,7 +174,7 @@ def _text(config: Path, key: str, value: object) -> str:
     if isinstance(value, bool):
         return str(int(value))
     if not isinstance(value, str):
-        raise WinMLError(INVALID_DATA, "genai.load", f"{config}: session_options.{key} must be a text, not {value!r}")
+        _break(config, f"{key} must be a text, not {value!r}")
     return value
 
 
@@ -192,16 +197,17 @@ def _placed(config: Path, settings: SessionSettings, listed: object) -> SessionS
 
 
 def _kind(wanted: Placement) -> ExecutionTargetKind | None:
-    return wanted.target if wanted.target is None or isinstance(wanted.target, ExecutionTargetKind) else wanted.target.kind
+    target = wanted.target
+    return target.kind if isinstance(target, DeviceInfo) else target
 
 
 def _providers(config: Path, listed: object) -> dict[str, Mapping[str, Any]]:
     """Return the providers with their options, in the order of the file."""
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
-        raise WinMLError(INVALID_DATA, "genai.load", f"{config}: session_options.provider_options is no list of objects")
+        _break(config, "provider_options is no list of objects")
     found = {name: options for entry in listed for name, options in entry.items()}
     if not all(isinstance(options, dict) for options in found.values()):
-        raise WinMLError(INVALID_DATA, "genai.load", f"{config}: the options of a provider are no object")
+        _break(config, "provider_options: the options of a provider are no object")
     return found
 
 
@@ -224,5 +230,9 @@ def _short(provider: str) -> str:
     return provider.casefold().removesuffix(_SUFFIX)
 
 
+def _break(config: Path, why: str) -> NoReturn:
+    raise WinMLError(INVALID_DATA, "genai.load", f"{config}: session_options: {why}")
+
+
 def _refuse(config: Path, why: str) -> NoReturn:
-    raise WinMLError(NOT_SUPPORTED, "genai.load", f"{config}: session_options.{why}")
+    raise WinMLError(NOT_SUPPORTED, "genai.load", f"{config}: session_options: {why}")

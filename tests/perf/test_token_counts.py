@@ -11,6 +11,7 @@ import pytest
 
 import genai
 from fakes.model_files import ModelFiles, require_engine
+from genai.loop import GenerationLoop
 from models.recipes import random_gguf, random_onnx
 
 pytestmark = pytest.mark.perf
@@ -62,7 +63,9 @@ def test_late_tokens_cost_no_more_calls_than_early_ones(files: ModelFiles, form:
     with genai.load(model_of(form, files.folder), threads=1, context_length=512) as model:
         options = {"repetition_penalty": 1.1, "stop": ("never said",)}
         stream = model.stream("a b", max_new_tokens=480, **options)  # type: ignore[arg-type]
-        stream._operation.loop._eos = frozenset()
+        loop = stream._operation.loop
+        assert isinstance(loop, GenerationLoop)
+        loop._eos = frozenset()
         read = stream._operation.read_next
         for _ in range(60):
             read()

@@ -179,8 +179,9 @@ def delimited(number: int, content: bytes) -> bytes:
 def weight_of(*parts: bytes) -> bytes:
     """A model whose weight is followed by more fields of a TensorProto."""
     model, _ = onnx_models.external_weights()
-    weight = model.graph.initializer.pop().SerializeToString()
-    return model.SerializeToString() + delimited(7, delimited(5, weight + b"".join(parts)))
+    weight: bytes = model.graph.initializer.pop().SerializeToString()
+    whole: bytes = model.SerializeToString()
+    return whole + delimited(7, delimited(5, weight + b"".join(parts)))
 
 
 @pytest.mark.parametrize("place", [b"\x70\x05", b"\x70\x81\x80\x80\x80\x10", b"\x70\x00\x70\x01"])

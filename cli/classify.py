@@ -12,22 +12,21 @@ import click
 
 import genai
 import winml_lite
-from genai import codes
 
 from . import terminal
-from .failure import ModelFailure, describe
-from .options import ModelChoice, gather, json_option, onnx_model_options
+from .options import ModelChoice, custom_operators_option, gather, json_option, onnx_model_options
+from .several_files import STANDARD_INPUT, check_all_read, targets, tell_unreadable
 
 _BAR = 24
-_STANDARD_INPUT = "-"
 _RESIZE_MODES = {"crop": "CENTER_CROP", "stretch": "STRETCH", "letterbox": "LETTERBOX"}
-_PREPROCESSING = ("labels", "size", "normalization", "resize_mode", "bgr")
+_PREPROCESSING = ("labels", "size", "normalization", "resize_mode", "bgr", "custom_operators")
 
 
 def _preprocessing_options(command: Any) -> Any:
     """Add what a model is used with whose folder does not say it; the command gets `settings`."""
     command = gather(_PREPROCESSING, _settings, "settings")(command)
     for option in (
+        custom_operators_option,
         click.option("--bgr", is_flag=True, help="The model takes blue, green, red."),
         click.option("--resize-mode", type=click.Choice(list(_RESIZE_MODES)), help="How a picture gets its size."),
         click.option(
@@ -51,6 +50,7 @@ def _settings(values: dict[str, Any]) -> dict[str, Any]:
         "normalization": values["normalization"],
         "resize_mode": None if mode is None else winml_lite.ImageResizeMode[_RESIZE_MODES[mode]],
         "channel_order": winml_lite.TensorChannelOrder.BGR if values["bgr"] else None,
+        "custom_operators": values["custom_operators"],
     }
 
 
@@ -94,18 +94,16 @@ def command(
     The model is a name, an image classifier (.onnx), or its folder. What a folder of Hugging Face says about labels and
     pictures is read; else say it with the options.
     """
-    targets = _targets(pictures, save)
+    drawings = targets(pictures, save, "--save", ".png", unnamed="picture")
     with _loaded(choice, settings) as model:
         if not choice.quiet:
             terminal.note(f"{model.name} on {model.engine}, {model.class_count} classes: {model.file}")
         records: list[dict[str, Any]] = []
-        for picture, target in zip(pictures, targets, strict=True):
+        for picture, target in zip(pictures, drawings, strict=True):
             try:
                 labels = _classify(model, picture, top, target, dark)
             except genai.WinMLError as error:
-                if error.hresult == codes.MODULE_NOT_FOUND:  # Pillow is not there, and will not be for the next one
-                    raise
-                _tell(picture, error, is_only=len(pictures) == 1)
+                tell_unreadable(picture, error, is_only=len(pictures) == 1)
                 continue
             records.append({"picture": picture, "labels": [asdict(label) for label in labels]})
             if target is not None and not choice.quiet:
@@ -114,16 +112,14 @@ def command(
                 terminal.answer("".join(_lines(picture if len(pictures) > 1 else None, labels)))
         if as_json:
             terminal.answer_json({"model": model.name, "file": model.file, "pictures": records})
-    failed = len(pictures) - len(records)
-    if failed:
-        raise ModelFailure(f"{failed} of {terminal.counted(len(pictures), 'picture')} could not be read")
+    check_all_read(len(records), len(pictures))
 
 
 def _classify(
     model: genai.ImageClassifier, picture: str, top: int, target: Path | None, dark: bool
 ) -> tuple[genai.ImageLabel, ...]:
     """Return the labels of a picture, after drawing them into `target` if there is one."""
-    data = sys.stdin.buffer.read() if picture == _STANDARD_INPUT else picture
+    data = sys.stdin.buffer.read() if picture == STANDARD_INPUT else picture
     labels = model.classify(data, top=top)
     if target is not None:
         try:
@@ -133,34 +129,11 @@ def _classify(
     return labels
 
 
-def _tell(picture: str, error: genai.WinMLError, is_only: bool) -> None:
-    """Say that a picture could not be read; that of the only one is the failure of the command."""
-    text = describe(error)
-    text = text if picture in text else f"{picture}: {text}"
-    if is_only:
-        raise ModelFailure(text) from error
-    terminal.note(f"Error: {text}")
-
-
 def _loaded(choice: ModelChoice, settings: dict[str, Any]) -> genai.ImageClassifier:
     try:
         return choice.load_with(genai.load_classifier, **settings)
     except ValueError as error:  # a size that the graph does not take
         raise click.UsageError(str(error)) from None
-
-
-def _targets(pictures: tuple[str, ...], save: Path | None) -> list[Path | None]:
-    """Return where the drawing of each picture goes; equal names of several pictures get numbers."""
-    if save is None:
-        return [None] * len(pictures)
-    if len(pictures) == 1 and not save.is_dir():
-        return [save]
-    if save.exists() and not save.is_dir():
-        raise click.UsageError(f"--save names a folder for several pictures, and {save} is a file")
-    save.mkdir(parents=True, exist_ok=True)
-    names = [Path(picture).stem if picture != _STANDARD_INPUT else "picture" for picture in pictures]
-    repeated = [names[:index].count(name) for index, name in enumerate(names)]
-    return [save / f"{name}{f'-{count + 1}' if count else ''}.png" for name, count in zip(names, repeated, strict=True)]
 
 
 def _lines(picture: str | None, labels: tuple[genai.ImageLabel, ...]) -> Iterator[str]:

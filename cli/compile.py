@@ -15,7 +15,7 @@ from genai import codes
 
 from . import terminal
 from .failure import ModelFailure, UsageFailure, describe
-from .options import json_option
+from .options import custom_operators_option, json_option
 
 _FORMS = {"device": winml_lite.CompiledModelForm.DEVICE_TARGETED, "durable": winml_lite.CompiledModelForm.DURABLE}
 
@@ -33,6 +33,7 @@ _FORMS = {"device": winml_lite.CompiledModelForm.DEVICE_TARGETED, "durable": win
 @click.option(
     "--format", "format_name", type=click.Choice(["onnx", "ort"]), default="onnx", show_default=True, help="See above."
 )
+@custom_operators_option
 @json_option
 def command(
     model: Path,
@@ -41,6 +42,7 @@ def command(
     weights: str | None,
     extents: tuple[str, ...],
     format_name: str,
+    custom_operators: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """Optimise an ONNX model once, so that it loads faster ever after.
@@ -66,7 +68,7 @@ def command(
     if weights is None and format_name == "onnx" and winml_lite.describe_onnx(source).external_data:
         weights = f"{out.name}.data"
     try:
-        _compile(source, out, weights, _FORMS[form], dimensions)
+        _compile(source, out, weights, (_FORMS[form], dimensions, custom_operators))
     except genai.WinMLError as error:
         if error.hresult == codes.E_INVALIDARG and not error.context.startswith("IWinMLRuntime"):
             raise UsageFailure(describe(error)) from error
@@ -82,15 +84,23 @@ def command(
 
 
 def _compile(
-    source: Path, out: Path, weights: str | None, form: winml_lite.CompiledModelForm, dimensions: dict[str, int]
+    source: Path,
+    out: Path,
+    weights: str | None,
+    chosen: tuple[winml_lite.CompiledModelForm, dict[str, int], tuple[Path, ...]],
 ) -> None:
+    form, dimensions, libraries = chosen
     with winml_lite.Runtime() as runtime, runtime.load_model(source) as model:
         if out.suffix.lower() == ".ort":
-            return winml_lite.save_as_ort(model, out, form=form, symbolic_dimensions=dimensions)
+            return winml_lite.save_as_ort(
+                model, out, form=form, symbolic_dimensions=dimensions, custom_operators=libraries
+            )
         compiler = runtime.create_cpu_target().model_compiler()
         options = compiler.create_options()
         options.form = form
         options.symbolic_dimensions.update(dimensions)
+        for library in libraries:
+            options.register_custom_ops_library(library)
         return compiler.compile_to_file(model, out, weights, options=options)
 
 

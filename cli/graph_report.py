@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,27 @@ _CPU_PROVIDER = "CPUExecutionProvider"
 _MOST_IN_A_LINE = 6
 
 
-def graph_record(path: Path, with_providers: bool, library: Path | None = None) -> dict[str, Any]:
-    """Describe an `.onnx` or `.ort` file; `with_providers` builds it for each of them, those of `library` too.
+@dataclass(frozen=True, slots=True)
+class ProviderTrial:
+    """What to load before a model is built for each execution provider: code that will be run."""
+
+    provider_library: Path | None = None
+    custom_operators: tuple[Path, ...] = ()
+
+
+def graph_record(path: Path, trial: ProviderTrial | None = None) -> dict[str, Any]:
+    """Describe an `.onnx` or `.ort` file; with `trial`, build it for each execution provider.
 
     Providers that find no hardware are listed with the reason.
     """
     about = winml_lite.describe_onnx(path)
     providers = {}
-    if with_providers:
+    if trial is not None:
         with winml_lite.Runtime() as runtime, runtime.load_model(path) as model:
+            library = trial.provider_library
             if library is not None:
                 runtime.register_execution_provider(library.name.partition(".")[0].removeprefix("lib"), library)
-            taken = list(_providers(runtime, model))
+            taken = list(_providers(runtime, model, trial.custom_operators))
             providers = {"providers": taken, "provider_problems": list(runtime.provider_problems())}
     return {
         "format": about.format,
@@ -53,7 +63,9 @@ def _port(port: winml_lite.OnnxPort) -> dict[str, Any]:
     return {**record, "holds": port.holds} if port.holds else record
 
 
-def _providers(runtime: winml_lite.Runtime, model: winml_lite.Model) -> Iterator[dict[str, Any]]:
+def _providers(
+    runtime: winml_lite.Runtime, model: winml_lite.Model, custom_operators: tuple[Path, ...]
+) -> Iterator[dict[str, Any]]:
     """Build the model for each execution provider and class of hardware that is there."""
     places = [(name, device.kind) for device in runtime.enumerate_devices() for name in device.providers]
     for name, kind in dict.fromkeys(places):
@@ -63,6 +75,8 @@ def _providers(runtime: winml_lite.Runtime, model: winml_lite.Model) -> Iterator
             target = runtime.create_ort_execution_target(name, kind)
         builder = runtime.create_pipeline_builder()
         stage = builder.add_model_stage(model, target)
+        for library in custom_operators:
+            stage.ort_options().register_custom_ops_library(library)
         problem, counts = None, {}
         try:
             builder.build().close()

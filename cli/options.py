@@ -24,6 +24,7 @@ T = TypeVar("T")
 POSITIVE = click.IntRange(1, 2**32 - 1)
 """Lengths and counts of tokens."""
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _MODEL = click.option("-m", "--model", "source", default="smollm2", show_default=True, help="File, folder or name.")
 _OFFLINE = click.option("--offline", is_flag=True, help="Download nothing.")
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but the answer.")
@@ -45,7 +46,7 @@ _PROVIDER = click.option(
 _PROVIDER_LIBRARY = click.option(
     "--provider-library",
     metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=_FILE,
     help="Library that brings the provider NAME; it is code that will be run.",
 )
 _PROVIDER_OPTIONS = click.option(
@@ -70,16 +71,9 @@ _LORA = click.option(
     "--lora", "adapters", multiple=True, metavar="FILE[=SCALE]", help="Apply a LoRA adapter (.gguf) to a GGUF model."
 )
 _PROJECTOR = click.option(
-    "--projector",
-    metavar="FILE",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Projector (mmproj, .gguf) of a GGUF model that sees or hears.",
+    "--projector", metavar="FILE", type=_FILE, help="Projector (mmproj, .gguf) of a GGUF model that sees or hears."
 )
-_TEMPLATE = click.option(
-    "--chat-template",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Jinja template for chats, in place of the model's own.",
-)
+_TEMPLATE = click.option("--chat-template", type=_FILE, help="Jinja template for chats, in place of the model's own.")
 _SPECULATE = click.option(
     "--speculate",
     "speculation",
@@ -90,7 +84,13 @@ _DRAFT = click.option("--draft", metavar="MODEL", help="Try tokens of a smaller 
 _DRAFT_TOKENS = click.option(
     "--draft-tokens", type=click.IntRange(1, 16), help="Most tokens tried at a time.  [default: as many as pay]"
 )
-_TEXT_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+custom_operators_option = click.option(
+    "--custom-operators",
+    multiple=True,
+    metavar="FILE",
+    type=_FILE,
+    help="Library of operators that an ONNX model needs; it is code that will be run.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 MODEL_SUFFIXES = (".gguf", ".onnx", ".ort")
@@ -116,6 +116,7 @@ class ModelChoice:
     draft_tokens: int | None = None
     chat_template: Path | None = None
     projector: Path | None = None
+    custom_operators: tuple[Path, ...] = ()
 
     def load(self) -> genai.LanguageModel:
         """Load the model; say on standard error which engine and which file it became."""
@@ -131,6 +132,7 @@ class ModelChoice:
             engine=self.engine,
             context_length=self.context_length,
             adapters=[_adapter(text) for text in self.adapters],
+            custom_operators=self.custom_operators,
             projector=self.projector,
             chat_template=None if self.chat_template is None else _file_text(self.chat_template),
             speculation=self.speculation,
@@ -225,8 +227,9 @@ def onnx_model_options(default: str) -> Decorator:
 
 
 def _choosing(command: Command, source: Decorator, more: dict[str, Decorator]) -> Command:
-    engine: dict[str, Decorator] = {"engine": _ENGINE, **_PLACEMENT, "context_length": _CONTEXT, "adapters": _LORA}
-    return _with_options(command, {"source": source, **engine, **more, "offline": _OFFLINE, "quiet": _QUIET})
+    place: dict[str, Decorator] = {"engine": _ENGINE, **_PLACEMENT, "custom_operators": custom_operators_option}
+    options: dict[str, Decorator] = {"source": source, **place, "context_length": _CONTEXT, "adapters": _LORA, **more}
+    return _with_options(command, {**options, "offline": _OFFLINE, "quiet": _QUIET})
 
 
 def _with_options(command: Command, options: dict[str, Decorator]) -> Command:
@@ -248,10 +251,10 @@ def form_options(command: Command) -> Command:
     """
     command = gather(("options", "json_schema", "regex", "choices", "grammar"), _fields, "fields")(command)
     for option in (
-        click.option("--grammar", type=_TEXT_FILE, help="The answer follows the grammar in this file (Lark or GBNF)."),
+        click.option("--grammar", type=_FILE, help="The answer follows the grammar in this file (Lark or GBNF)."),
         click.option("--choice", "choices", multiple=True, help="The answer is one of these texts; give several."),
         click.option("--regex", help="The answer matches this regular expression."),
-        click.option("--json-schema", type=_TEXT_FILE, help="The answer is JSON that fits the schema in this file."),
+        click.option("--json-schema", type=_FILE, help="The answer is JSON that fits the schema in this file."),
     ):
         command = option(command)
     return command

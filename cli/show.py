@@ -18,9 +18,9 @@ from genai import codes
 
 from . import terminal
 from .failure import ModelFailure, describe
-from .graph_report import graph_lines, graph_record
+from .graph_report import ProviderTrial, graph_lines, graph_record
 from .model_files import find_model
-from .options import MODEL_SUFFIXES, json_option
+from .options import MODEL_SUFFIXES, custom_operators_option, json_option
 
 _Report: TypeAlias = Callable[[Path], dict[str, Any]]
 
@@ -43,8 +43,16 @@ _DECODER_NAMES = {
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="With --providers: a library of others; it is code that will be run.",
 )
+@custom_operators_option
 @json_option
-def command(model: str | None, template: bool, providers: bool, provider_library: Path | None, as_json: bool) -> None:
+def command(
+    model: str | None,
+    template: bool,
+    providers: bool,
+    provider_library: Path | None,
+    custom_operators: tuple[Path, ...],
+    as_json: bool,
+) -> None:
     """Describe a model, and the engines that are installed.
 
     MODEL is a file, a folder or a name that is in the cache; nothing is downloaded and no weights are read. Without
@@ -55,12 +63,14 @@ def command(model: str | None, template: bool, providers: bool, provider_library
     """
     if model is None and (template or providers):
         raise click.UsageError(f"--{'template' if template else 'providers'} needs a MODEL")
-    if provider_library is not None and not providers:
-        raise click.UsageError("--provider-library goes with --providers")
+    for option, given in (("provider-library", provider_library), ("custom-operators", custom_operators)):
+        if given and not providers:
+            raise click.UsageError(f"--{option} goes with --providers")
     record: dict[str, Any] = {}
     if model is not None:
         name, path = find_model(model, offline=True)
-        graph = partial(graph_record, with_providers=providers, library=provider_library)
+        trial = ProviderTrial(provider_library, custom_operators) if providers else None
+        graph = partial(graph_record, trial=trial)
         record = {"name": name, "path": str(path), **_describe(path, graph)}
         if providers and "tensor_types" in record:
             text = "execution providers are ONNX Runtime's, and run .onnx and .ort models only; this is a .gguf model"

@@ -5,21 +5,20 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TextIO, TypeAlias, get_args
 
 import click
 
 import genai
-from genai import codes
 from genai.subtitles import VTT_HEADER, cues
 
 from . import terminal
-from .failure import ModelFailure, OutputFailure, describe
+from .failure import OutputFailure
 from .options import ModelChoice, gather, onnx_model_options
+from .several_files import STANDARD_INPUT, check_all_read, targets, tell_unreadable
 
 Format: TypeAlias = Literal["text", "json", "srt", "vtt"]
 _ENDINGS: dict[str, Format] = {".txt": "text", ".json": "json", ".srt": "srt", ".vtt": "vtt"}
-_STANDARD_INPUT = "-"
 _BAR = 24
 _OPTIONS = ("language", "translate", "prompt", "no_timestamps", "no_vad")
 
@@ -89,26 +88,26 @@ def command(
     seconds in recordings of more than 30 are passed over; the small model for that is downloaded once.
     """
     form = form or _ENDINGS.get("" if output is None else output.suffix.lower(), "text")
-    targets = _targets(files, output, form)
+    transcripts = _targets(files, output, form)
     with choice.load_with(genai.load_speech) as model:
         if not choice.quiet:
             terminal.note(f"{model.name} on {model.engine}: {model.file}")
         done: list[dict[str, Any]] = []
         try:
-            for file, target in zip(files, targets, strict=True):
+            for file, target in zip(files, transcripts, strict=True):
                 try:
-                    result = _Writing(model, file, target, form, choice.quiet).run(fields, len(files) > 1)
+                    writing = _Writing(model, file, target, form, choice.quiet)
+                    result = writing.run(fields, is_one_of_several=len(files) > 1)
                 except genai.WinMLError as error:
-                    _tell(file, error, is_only=len(files) == 1)
+                    tell_unreadable(file, error, is_only=len(files) == 1)
                     continue
                 done.append({"recording": file, **result.as_dict()})
-                if result.finish_reason.name == "CANCELED":
+                if writing.is_interrupted:
                     raise KeyboardInterrupt
         finally:
             if form == "json" and output is None and done:
                 terminal.answer_json({"model": model.name, "file": model.file, "recordings": done})
-    if len(done) < len(files):
-        raise ModelFailure(f"{len(files) - len(done)} of {terminal.counted(len(files), 'file')} could not be read")
+    check_all_read(len(done), len(files))
 
 
 class _Writing:
@@ -121,28 +120,31 @@ class _Writing:
         self._form = form
         self._quiet = quiet
         self._bar = _ProgressBar(file)
+        self.is_interrupted = False
 
-    def run(self, fields: dict[str, Any], is_one_of_several: bool) -> genai.Transcript:
+    def run(self, fields: dict[str, Any], *, is_one_of_several: bool) -> genai.Transcript:
         """Transcribe, and return the whole: after Ctrl-C what was heard so far, which is written, too."""
-        source: Any = sys.stdin.buffer if self._file == _STANDARD_INPUT else self._file
+        source: Any = sys.stdin.buffer if self._file == STANDARD_INPUT else self._file
         progress = None if self._quiet else self._bar
         try:
             stream = self._model.stream(source, progress=progress, **fields)
         except ValueError as error:  # a language that the model does not know
             raise click.UsageError(str(error)) from None
-        if is_one_of_several and self._target is None and self._form == "text":
-            terminal.answer(f"{self._file}\n")
+        title = f"{self._file}\n" if is_one_of_several and self._target is None and self._form == "text" else ""
         written: list[str] = []
         try:
             for piece in _pieces(stream, self._form):
                 self._bar.clear()
                 written.append(piece)
                 if self._target is None:
-                    terminal.answer(piece)
+                    terminal.answer(title + piece)
+                    title = ""
         except KeyboardInterrupt:
-            pass  # the caller sees it by the result
+            self.is_interrupted = True
+            stream.close()
         finally:
             self._bar.clear()
+        terminal.answer(title)  # nothing was said
         result = stream.result
         if self._target is not None:
             _write(self._target, result.json() + "\n" if self._form == "json" else "".join(written))
@@ -166,7 +168,7 @@ def _pieces(stream: genai.SpeechStream, form: Format) -> Iterator[str]:
         yield VTT_HEADER
         yield from cues(stream, "vtt")
     else:
-        with_times = form == "text" and sys.stdout.isatty()
+        with_times = _is_terminal(sys.stdout)
         for segment in stream:
             if form == "text":
                 times = f"[{_clock(segment.start, 2)} -> {_clock(segment.end, 2)}]  " if with_times else ""
@@ -179,11 +181,11 @@ class _ProgressBar:
     def __init__(self, name: str) -> None:
         self._name = name
         self._width = 0
-        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._is_drawn = _is_terminal(sys.stderr)
 
     def __call__(self, done: float, whole: float | None) -> None:
         """Show how far it is, in seconds."""
-        if not self._is_terminal:
+        if not self._is_drawn:
             return
         text = f"{self._name}: {_clock(done)} heard"
         if whole:
@@ -201,35 +203,16 @@ class _ProgressBar:
             self._width = 0
 
 
-def _tell(file: str, error: genai.WinMLError, is_only: bool) -> None:
-    """Say that a file could not be read; that of the only one is the failure of the command."""
-    if error.hresult == codes.MODULE_NOT_FOUND:  # a package is not there, and will not be for the next one
-        raise error
-    text = describe(error)
-    text = text if file in text else f"{file}: {text}"
-    if is_only:
-        raise ModelFailure(text) from error
-    terminal.note(f"Error: {text}")
-
-
 def _targets(files: tuple[str, ...], output: Path | None, form: Format) -> list[Path | None]:
-    """Return where each transcript goes; equal names of several recordings get numbers."""
-    if output is None:
-        if len(files) > 1 and form in ("srt", "vtt"):
-            raise click.UsageError("subtitles of several recordings need a file each: name a folder with --output")
-        return [None] * len(files)
-    if len(files) == 1 and not output.is_dir():
-        return [output]
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output names a folder for several recordings, and {output} is a file")
-    output.mkdir(parents=True, exist_ok=True)
-    names = [Path(file).stem if file != _STANDARD_INPUT else "recording" for file in files]
-    repeated = [names[:index].count(name) for index, name in enumerate(names)]
+    """Return where each transcript goes."""
+    if output is None and len(files) > 1 and form in ("srt", "vtt"):
+        raise click.UsageError("subtitles of several recordings need a file each: name a folder with --output")
     ending = next(ending for ending, known in _ENDINGS.items() if known == form)
-    return [
-        output / f"{name}{f'-{count + 1}' if count else ''}{ending}"
-        for name, count in zip(names, repeated, strict=True)
-    ]
+    return targets(files, output, "--output", ending, unnamed="recording")
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 def _write(path: Path, text: str) -> None:

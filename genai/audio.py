@@ -72,7 +72,7 @@ class Audio:
         return self if self.samples.ndim == 1 else Audio(_mean(self.samples), self.sample_rate)
 
     def resampled(self, sample_rate: int) -> Audio:
-        """Return the sound at another rate, with round(frames * sample_rate / self.sample_rate) frames.
+        """Return the sound at another rate, with frames * sample_rate / self.sample_rate frames, half a one rounded up.
 
         Frequencies that the new rate cannot carry are filtered out. NotSupportedError 0x8007007E without the package
         soxr.
@@ -119,7 +119,7 @@ def write_audio(
     """
     sound = audio if isinstance(audio, Audio) else Audio(*audio)
     samples = sound.samples.reshape(len(sound.samples), sound.channels)
-    write_sound(os.fspath(path), samples, sound.sample_rate, sample_format)
+    write_sound(os.fsdecode(path), samples, sound.sample_rate, sample_format)
 
 
 def audio_blocks(source: SoundSource, sample_rate: int = 16000, block_seconds: float = 30.0) -> Iterator[Samples]:
@@ -227,7 +227,7 @@ def _as_samples(samples: Any) -> Samples:
 
 
 def _as_floats(array: npt.NDArray[Any]) -> Samples:
-    kind = array.dtype
+    kind = array.dtype.newbyteorder("=")
     if kind == np.uint8:
         return (array.astype(np.float32) - np.float32(128)) * np.float32(1 / 128)
     if kind == np.int16:

@@ -6,7 +6,6 @@ Read are `config.json` (`id2label`), `labels.txt` and `preprocessor_config.json`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from winml_lite import ImageResizeMode, NotSupportedError, TensorChannelOrder, T
 from .class_labels import labels_of, read_labels
 from .codes import INVALID_DATA, NOT_SUPPORTED
 from .image_preprocessing import Size
-from .reading import read_bytes
+from .reading import read_json_if_there
 
 _CONTEXT = "genai.load_classifier"
 _CROPPED_BELOW = 384
@@ -49,13 +48,13 @@ def read_classifier_folder(folder: Path) -> ClassifierFolder:
 
     WinMLError 0x8007000D for broken files, NotSupportedError 0x80070032 for steps that are not done here, by name.
     """
-    config = _json(folder / "config.json")
+    config = read_json_if_there(folder / "config.json", _CONTEXT)
     if config.get("problem_type") == "multi_label_classification":
         text = f"{folder / 'config.json'}: the model gives several labels to a picture; one label is found here"
         raise NotSupportedError(NOT_SUPPORTED, _CONTEXT, text)
     labels = _labels(folder, config)
     path = folder / "preprocessor_config.json"
-    steps = _json(path)
+    steps = read_json_if_there(path, _CONTEXT)
     if not steps:
         return ClassifierFolder(labels)
     try:
@@ -162,15 +161,3 @@ def _count(value: Any, name: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 14:
         raise ValueError(f"{name} is missing or no number of pixels")
     return value
-
-
-def _json(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(read_bytes(path).decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise WinMLError(INVALID_DATA, _CONTEXT, f"{path} cannot be read as JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise WinMLError(INVALID_DATA, _CONTEXT, f"{path} does not hold a JSON object")
-    return content

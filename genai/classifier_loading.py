@@ -26,17 +26,18 @@ from .checks import enum_value, index_value
 from .class_labels import LabelSource, read_labels
 from .classifier import ClassifierStage, ImageClassifier
 from .classifier_folder import ClassifierFolder, Sizes, read_classifier_folder
-from .codes import INVALID_DATA, NOT_SUPPORTED
+from .codes import E_INVALIDARG, INVALID_DATA, NOT_SUPPORTED
+from .endpoints import FREE_DIMENSION
 from .image_preprocessing import ImagePreprocessing, Size
-from .model_folder import find_decoder
-from .model_source import BuildOptions, Progress, build_options, check_engine, resolve
+from .model_folder import find_model_file
+from .model_source import CustomOperators, Progress, build_options, resolve
 from .placement import Target, placement
+from .session_settings import SessionSettings, session_settings
 
 Normalization: TypeAlias = TensorNormalization | Literal["imagenet", "unit", "symmetric", "none"]
 """What is done to values 0..255; by name: mean and deviation of ImageNet, to 0..1, to -1..1, nothing."""
 
 _CONTEXT = "genai.load_classifier"
-_FREE = 0xFFFFFFFFFFFFFFFF
 _LARGEST_SIDE = 1 << 14
 _NORMALIZATIONS = {
     "imagenet": TensorNormalization.imagenet(),
@@ -60,6 +61,7 @@ def load_classifier(
     target: Target = None,
     provider: str | None = None,
     provider_options: Mapping[str, str] | None = None,
+    custom_operators: CustomOperators = (),
     offline: bool = False,
     progress: Progress | None = None,
 ) -> ImageClassifier:
@@ -78,13 +80,14 @@ def load_classifier(
         "none" (0..255). A model of floats whose folder does not say it needs it: a wrong one gives wrong answers that
         nothing betrays. Models of uint8 take pixels as they are.
     resize_mode: CENTER_CROP where nothing else is said. channel_order: RGB, BGR, or GRAY for models of one channel.
-    threads, target, provider, provider_options, offline, progress: as for `genai.load`.
+    threads, target, provider, provider_options, custom_operators, offline, progress: as for `genai.load`.
 
     Raises WinMLError: 0x80070002 for a missing file, 0x80070570 for an unreadable one, 0x80070032 for a graph that is
-    no such classifier or whose use is not known, 0x8007000D for files that contradict each other.
+    no such classifier or whose use is not known, 0x80070057 for a model of another kind, 0x8007000D for files that
+    contradict each other.
     """
     place = placement(target, provider, provider_options)
-    options = build_options(None, threads, place, ())
+    options = build_options(None, threads, place, (), custom_operators)
     wanted = _Wanted(
         None if labels is None else read_labels(labels),
         None if size is None else _checked_size(size),
@@ -94,8 +97,9 @@ def load_classifier(
     )
     name, path = resolve(source, "ort", offline, progress, ("image-classifier",))
     if path.suffix.lower() == ".gguf":
-        check_engine(path, "llama", "ort")
-    file = find_decoder(path) if path.is_dir() else path
+        text = f"{path} is a GGUF model; an image classifier is an .onnx or .ort file, or its folder"
+        raise WinMLError(E_INVALIDARG, _CONTEXT, text)
+    file = find_model_file(path) if path.is_dir() else path
     folder = path if path.is_dir() else path.parent
     if folder.name == "onnx" and not (folder / "preprocessor_config.json").is_file():
         folder = folder.parent
@@ -104,7 +108,7 @@ def load_classifier(
     with runtime.load_model(file) as model:
         ports = _ports(model, file)
         preprocessing = _preprocessing(file, ports, wanted, said)
-        stage = _build(runtime, model, ports, options)
+        stage = _build(runtime, model, ports, session_settings(options, file))
     classes = ports.class_count
     if classes is None:  # the graph does not say it: what it gives does
         classes = stage.run(preprocessing.array(runtime, np.zeros((1, 1, 3), np.uint8))).shape[1]
@@ -188,7 +192,7 @@ def _output(file: Path, outputs: Mapping[str, tuple[TensorDataType, tuple[int, .
         raise _refused(f"{file} has the outputs {list(outputs)}, and none of them is called 'logits'")
     data_type, dimensions = outputs[name]
     classes = [size for size in dimensions[1:] if size != 1]
-    known = [size for size in classes if size != _FREE]
+    known = [size for size in classes if size != FREE_DIMENSION]
     if data_type not in _OUTPUT_TYPES or len(dimensions) < 2 or len(known) > 1:
         text = f"its output {name!r} is {data_type.name} {_shown(dimensions)}, not a number for each class"
         raise _refused(f"{file} is no image classifier: {text}")
@@ -238,24 +242,22 @@ def _sizes(file: Path, ports: _Ports, wanted: _Wanted, said: Sizes | None) -> Si
     return said
 
 
-def _build(runtime: Runtime, model: Model, ports: _Ports, options: BuildOptions) -> ClassifierStage:
+def _build(runtime: Runtime, model: Model, ports: _Ports, session: SessionSettings) -> ClassifierStage:
     builder = runtime.create_pipeline_builder()
-    stage = builder.add_model_stage(model, options.placement.make_target(runtime), "classifier")
-    options.placement.prepare(stage)
-    if options.threads is not None:
-        stage.ort_options().set_thread_count(options.threads)
+    stage = builder.add_model_stage(model, session.make_target(runtime), "classifier")
+    session.prepare(stage)
     stage.request_output(ports.output)
     pipeline = builder.build()
-    options.placement.check([stage])
+    session.check([stage])
     return ClassifierStage(runtime, stage, pipeline, ports.output, ports.batch)
 
 
 def _known(dimension: int) -> int | None:
-    return None if dimension == _FREE else dimension
+    return None if dimension == FREE_DIMENSION else dimension
 
 
 def _shown(dimensions: tuple[int, ...]) -> str:
-    return "[" + ", ".join("any" if size == _FREE else str(size) for size in dimensions) + "]"
+    return "[" + ", ".join("any" if size == FREE_DIMENSION else str(size) for size in dimensions) + "]"
 
 
 def _refused(text: str) -> NotSupportedError:

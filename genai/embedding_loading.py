@@ -12,7 +12,7 @@ from .adapters import Adapter
 from .codes import NOT_SUPPORTED
 from .embedding import EmbeddingModel
 from .gguf_encoder import GgufEncoder
-from .model_folder import find_decoder, read_session_options
+from .model_folder import find_model_file, read_session_options
 from .model_source import (
     ENGINE_NAMES,
     BuildOptions,
@@ -93,7 +93,7 @@ def gguf_embedding(name: str, path: Path, options: BuildOptions) -> EmbeddingMod
 
 
 def _onnx_embedding(name: str, path: Path, options: BuildOptions) -> EmbeddingModel:
-    file = find_decoder(path) if path.is_dir() else path
+    file = find_model_file(path) if path.is_dir() else path
     folder = path if path.is_dir() else path.parent
     if folder.name == "onnx" and not (folder / "tokenizer.json").is_file():
         folder = folder.parent

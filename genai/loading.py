@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from winml_lite import (
     DeviceInfo,
     ExecutionTarget,
-    ExecutionTargetKind,
     Model,
     PipelineBuilder,
     Runtime,
@@ -34,7 +33,7 @@ from .language_model import LanguageModel
 from .model_folder import (
     DecoderPipeline,
     declare_state,
-    find_decoder,
+    find_model_file,
     read_pipeline,
     read_session_options,
     read_settings,
@@ -54,7 +53,7 @@ from .model_source import (
     resolve,
     single_gguf,
 )
-from .placement import placement
+from .placement import Target, placement
 from .sequence import SequenceCore
 from .session_settings import building, session_settings
 from .speculative_loading import Drafter, SpeculationOptions, speculate, speculation_options
@@ -82,7 +81,7 @@ def load(
     engine: Engine | None = None,
     context_length: int | None = None,
     threads: int | None = None,
-    target: ExecutionTargetKind | DeviceInfo | None = None,
+    target: Target = None,
     provider: str | None = None,
     provider_options: Mapping[str, str] | None = None,
     custom_operators: CustomOperators = (),
@@ -171,7 +170,7 @@ def _load_folder(name: str, folder: Path, engine: Engine | None, options: LoadOp
     pipeline = read_pipeline(folder)
     if pipeline is not None:
         return _load_pipeline(name, folder, pipeline, options)
-    return _load_onnx(name, find_decoder(folder), folder, options)
+    return _load_onnx(name, find_model_file(folder), folder, options)
 
 
 def _load_gguf(name: str, path: Path, options: LoadOptions) -> LanguageModel:

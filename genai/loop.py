@@ -13,6 +13,7 @@ from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch, CancellationSource
 from .endpoints import Row
+from .operation_failures import failure_text
 from .operation_parts import make_evaluation, make_selector
 from .options import TextGenerationOptions
 from .results import (
@@ -272,7 +273,7 @@ class GenerationLoop:
             timings=TextGenerationTimings(
                 self._prompt_seconds, self._decode_seconds, self._prompt_evaluated, len(self._token_ids)
             ),
-            error_message=_message(self._error) if self._error is not None else None,
+            error_message=failure_text(self._error) if self._error is not None else None,
             constraint_complete=self._is_complete,
             parse=self._constraint.parse if self._constraint is not None else None,
             logprobs=None if self._logprobs is None else tuple(self._logprobs),
@@ -293,8 +294,3 @@ class GenerationLoop:
 
 def _stop_text(options: TextGenerationOptions) -> StopText | None:
     return StopText(options.stop, options.include_stop) if options.stop else None
-
-
-def _message(error: WinMLError) -> str:
-    """What failed, without the code, which the result has already."""
-    return ": ".join(part for part in (error.context, error.native_message) if part)

@@ -7,7 +7,6 @@ plain folder with one decoder ONNX. Not here: tokenizers (`tokenizer.py`), conne
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from typing import Any
 from winml_lite import Model, Stage, TensorDataType, WinMLError
 
 from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
-from .reading import read_bytes
+from .reading import read_json, read_json_if_there
 
+_CONTEXT = "genai.load"
 _DECODER_NAMES = ("model.onnx", "decoder_model_merged.onnx", "decoder.onnx", "model.ort")
 
 
@@ -28,20 +28,20 @@ class DecoderSettings:
     head_size: int | None
 
 
-def find_decoder(folder: Path) -> Path:
+def find_model_file(folder: Path) -> Path:
     """Find the decoder file of `folder`. WinMLError 0x80070002 when there is none, 0x8007000D for a broken
     genai_config.json.
     """
     config_path = folder / "genai_config.json"
     if not config_path.is_file():
         return _single_decoder(folder)
-    filename = _object(_object(_read_json(config_path), "model", config_path), "decoder", config_path).get("filename")
+    filename = _decoder_config(config_path).get("filename")
     if not isinstance(filename, str) or not filename:
         raise WinMLError(
-            NOT_SUPPORTED, "genai.load", f"{config_path} names no single decoder file (model.decoder.filename)"
+            NOT_SUPPORTED, _CONTEXT, f"{config_path} names no single decoder file (model.decoder.filename)"
         )
     if not (folder / filename).is_file():
-        raise WinMLError(FILE_NOT_FOUND, "genai.load", f"{config_path} names {filename}, which is not in the folder")
+        raise WinMLError(FILE_NOT_FOUND, _CONTEXT, f"{config_path} names {filename}, which is not in the folder")
     return folder / filename
 
 
@@ -49,10 +49,10 @@ def read_settings(folder: Path) -> DecoderSettings:
     """Read context length and head size from genai_config.json, else from config.json. 0x8007000D for broken files."""
     config_path = folder / "genai_config.json"
     if config_path.is_file():
-        model = _object(_read_json(config_path), "model", config_path)
+        model = _object(read_json(config_path, _CONTEXT), "model", config_path)
         decoder = _object(model, "decoder", config_path)
         return DecoderSettings(_count(model.get("context_length")), _count(decoder.get("head_size")))
-    config = _read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
+    config = read_json_if_there(folder / "config.json", _CONTEXT)
     heads, width = _count(config.get("num_attention_heads")), _count(config.get("hidden_size"))
     head_size = _count(config.get("head_dim")) or (width // heads if heads and width else None)
     return DecoderSettings(_count(config.get("max_position_embeddings")), head_size)
@@ -66,7 +66,7 @@ def read_session_options(folder: Path) -> tuple[Path, object]:
     path = folder / "genai_config.json"
     if not path.is_file():
         return path, None
-    return path, _object(_object(_read_json(path), "model", path), "decoder", path).get("session_options")
+    return path, _decoder_config(path).get("session_options")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +98,13 @@ def read_pipeline(folder: Path) -> DecoderPipeline | None:
     path = folder / "genai_config.json"
     if not path.is_file():
         return None
-    decoder = _object(_object(_read_json(path), "model", path), "decoder", path)
+    decoder = _decoder_config(path)
     pipeline = decoder.get("pipeline")
     if pipeline is None or pipeline == []:
         return None
     groups = pipeline if isinstance(pipeline, list) else [pipeline]
     if not all(isinstance(group, dict) for group in groups):
-        raise WinMLError(INVALID_DATA, "genai.load", f"{path}: model.decoder.pipeline names no graphs")
+        raise WinMLError(INVALID_DATA, _CONTEXT, f"{path}: model.decoder.pipeline names no graphs")
     graphs = [_pipeline_graph(folder, path, group, name) for group in groups for name in group]
     inputs, outputs = decoder.get("inputs"), decoder.get("outputs")
     return DecoderPipeline(tuple(graphs), _name(inputs, "input_ids"), _name(outputs, "logits"))
@@ -116,16 +116,16 @@ def _pipeline_graph(folder: Path, path: Path, group: dict[str, Any], name: str) 
         if graph.get(flag, True) is not True:
             raise WinMLError(
                 NOT_SUPPORTED,
-                "genai.load",
+                _CONTEXT,
                 f"{path}: the graph {name!r} does not run on {when}; only pipelines that run whole are loaded",
             )
     filename, renamed = graph.get("filename"), graph.get("output_names_forwarder", {})
     if not isinstance(filename, str) or not filename:
-        raise WinMLError(INVALID_DATA, "genai.load", f"{path}: the graph {name!r} names no file")
+        raise WinMLError(INVALID_DATA, _CONTEXT, f"{path}: the graph {name!r} names no file")
     if not isinstance(renamed, dict) or not all(isinstance(new, str) for new in renamed.values()):
-        raise WinMLError(INVALID_DATA, "genai.load", f"{path}: the graph {name!r} has no valid output_names_forwarder")
+        raise WinMLError(INVALID_DATA, _CONTEXT, f"{path}: the graph {name!r} has no valid output_names_forwarder")
     if not (folder / filename).is_file():
-        raise WinMLError(FILE_NOT_FOUND, "genai.load", f"{path} names {filename}, which is not in the folder")
+        raise WinMLError(FILE_NOT_FOUND, _CONTEXT, f"{path} names {filename}, which is not in the folder")
     return PipelineGraph(name, folder / filename, renamed, graph.get("session_options"))
 
 
@@ -145,26 +145,19 @@ def _single_decoder(folder: Path) -> Path:
             return found[0]
         if found:
             names = ", ".join(path.name for path in found)
-            raise WinMLError(
-                NOT_SUPPORTED, "genai.load", f"{parent} holds several ONNX files ({names}): name one of them"
-            )
-    raise WinMLError(FILE_NOT_FOUND, "genai.load", f"{folder} holds neither genai_config.json nor an ONNX file")
+            raise WinMLError(NOT_SUPPORTED, _CONTEXT, f"{parent} holds several ONNX files ({names}): name one of them")
+    raise WinMLError(FILE_NOT_FOUND, _CONTEXT, f"{folder} holds neither genai_config.json nor an ONNX file")
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_bytes(path).decode("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise WinMLError(INVALID_DATA, "genai.load", f"{path} cannot be read as JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise WinMLError(INVALID_DATA, "genai.load", f"{path} does not hold a JSON object")
-    return content
+def _decoder_config(path: Path) -> dict[str, Any]:
+    """Return the part of a `genai_config.json` that is about the decoder."""
+    return _object(_object(read_json(path, _CONTEXT), "model", path), "decoder", path)
 
 
 def _object(parent: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
     value = parent.get(key)
     if not isinstance(value, dict):
-        raise WinMLError(INVALID_DATA, "genai.load", f"{path} has no object {key!r}")
+        raise WinMLError(INVALID_DATA, _CONTEXT, f"{path} has no object {key!r}")
     return value
 
 
@@ -195,9 +188,7 @@ def wire_decoder(model: Model, file: Path) -> DecoderWiring:
         if name.startswith("past"):
             present = present_name(name, outputs)
             if present is None:
-                raise WinMLError(
-                    NOT_SUPPORTED, "genai.load", f"{file}: the input {name!r} has no matching present output"
-                )
+                raise WinMLError(NOT_SUPPORTED, _CONTEXT, f"{file}: the input {name!r} has no matching present output")
             pairs.append((index, outputs[present]))
     if not pairs:
         text = f"{file}: the graph is no decoder with a cache: its inputs are {inputs}"
@@ -205,11 +196,11 @@ def wire_decoder(model: Model, file: Path) -> DecoderWiring:
             text += "; it embeds texts: load it with genai.load_embedding"
         elif [len(dimensions) for _, dimensions in schema.inputs()] == [4]:
             text += "; if it classifies pictures, load it with genai.load_classifier"
-        raise WinMLError(NOT_SUPPORTED, "genai.load", text)
+        raise WinMLError(NOT_SUPPORTED, _CONTEXT, text)
     token_input = inputs.index("input_ids") if "input_ids" in inputs else _first_integer(model, file)
     if "logits" not in outputs:
         raise WinMLError(
-            NOT_SUPPORTED, "genai.load", f"{file}: the decoder has no output 'logits': its outputs are {list(outputs)}"
+            NOT_SUPPORTED, _CONTEXT, f"{file}: the decoder has no output 'logits': its outputs are {list(outputs)}"
         )
     return DecoderWiring(token_input, outputs["logits"], tuple(pairs))
 
@@ -224,7 +215,7 @@ def _first_integer(model: Model, file: Path) -> int:
     for index, (data_type, _) in enumerate(model.schema().inputs()):
         if data_type in (TensorDataType.INT32, TensorDataType.INT64):
             return index
-    raise WinMLError(NOT_SUPPORTED, "genai.load", f"{file}: the decoder has no integer input for token ids")
+    raise WinMLError(NOT_SUPPORTED, _CONTEXT, f"{file}: the decoder has no integer input for token ids")
 
 
 def declare_state(stage: Stage, wiring: DecoderWiring, head_size: int | None) -> None:

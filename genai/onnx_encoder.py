@@ -7,7 +7,6 @@ normalising (`embedding.py`).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,14 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, TensorDataType, WinMLError
+from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, TensorDataType
 
-from .codes import INVALID_DATA, NOT_SUPPORTED
+from .codes import NOT_SUPPORTED
 from .embedding import Pooling, Rows, TextPooling
-from .reading import read_bytes
+from .endpoints import FREE_DIMENSION
+from .reading import read_json_if_there
 
+_CONTEXT = "genai.load_embedding"
 _LARGEST_BATCH = 32
-_FREE = 0xFFFFFFFFFFFFFFFF
 _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 _TOKEN_OUTPUTS = ("last_hidden_state", "token_embeddings")
 _TEXT_OUTPUT = "sentence_embedding"
@@ -59,28 +59,31 @@ def read_encoder_settings(folder: Path) -> EncoderSettings:
 
     NotSupportedError 0x80070032 for modules or poolings that are not run here, 0x8007000D for broken files.
     """
-    config = _json(folder / "config.json")
-    limits = [_count(_json(folder / "sentence_bert_config.json").get("max_seq_length"))]
+    config = read_json_if_there(folder / "config.json", _CONTEXT)
+    limits = [_count(read_json_if_there(folder / "sentence_bert_config.json", _CONTEXT).get("max_seq_length"))]
     positions = _count(config.get("max_position_embeddings"))
     padding_id = _count(config.get("pad_token_id")) or 0
     if positions and config.get("model_type") in _POSITIONS_BEHIND_PADDING:
         positions -= padding_id + 1
-    limits += [positions, _count(_json(folder / "tokenizer_config.json").get("model_max_length"))]
+    limits += [
+        positions,
+        _count(read_json_if_there(folder / "tokenizer_config.json", _CONTEXT).get("model_max_length")),
+    ]
     known = [limit for limit in limits if limit is not None]
     return EncoderSettings(_pooling(folder), min(known, default=_DEFAULT_LIMIT), padding_id)
 
 
 def _pooling(folder: Path) -> TextPooling:
-    found = _json(folder / "modules.json", list)
+    found = read_json_if_there(folder / "modules.json", _CONTEXT, list)
     path = folder / "1_Pooling"
-    for module in found if isinstance(found, list) else []:
+    for module in found:
         kind = str(module.get("type", "")).rpartition(".")[2] if isinstance(module, dict) else str(module)
         if kind not in _PLAIN_MODULES:
             text = f"{folder} has a module {kind!r}; those that are run are {', '.join(_PLAIN_MODULES)}"
-            raise NotSupportedError(NOT_SUPPORTED, "genai.load_embedding", text)
+            raise NotSupportedError(NOT_SUPPORTED, _CONTEXT, text)
         if kind == "Pooling":
             path = folder / str(module.get("path", "1_Pooling"))
-    settings = _json(path / "config.json")
+    settings = read_json_if_there(path / "config.json", _CONTEXT)
     named = settings.get("pooling_mode")
     modes = [named] if isinstance(named, str) else [name for name in settings if name.startswith("pooling_mode_")]
     chosen = [name for name in modes if name == named or settings[name] is True]
@@ -89,21 +92,8 @@ def _pooling(folder: Path) -> TextPooling:
     pooling = _NAMED.get(chosen[0]) or _SWITCHES.get(chosen[0])
     if len(chosen) > 1 or pooling is None:
         text = f"{path / 'config.json'} asks for {' and '.join(chosen)}; give pooling= yourself"
-        raise NotSupportedError(NOT_SUPPORTED, "genai.load_embedding", text)
+        raise NotSupportedError(NOT_SUPPORTED, _CONTEXT, text)
     return pooling
-
-
-def _json(path: Path, kind: type = dict) -> Any:
-    """Read a JSON file; an empty object where there is none."""
-    if not path.is_file():
-        return kind()
-    try:
-        content = json.loads(read_bytes(path).decode("utf-8-sig"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise WinMLError(INVALID_DATA, "genai.load_embedding", f"{path} cannot be read as JSON: {error}") from None
-    if not isinstance(content, kind):
-        raise WinMLError(INVALID_DATA, "genai.load_embedding", f"{path} does not hold a JSON {kind.__name__}")
-    return content
 
 
 def _count(value: Any) -> int | None:
@@ -130,15 +120,15 @@ class OnnxEncoder:
         schema = self._stage.schema()
         data_type, (batch, length) = schema.input_desc(self._inputs.index("input_ids"))
         self._dtype = _INTEGERS[data_type]
-        self._length = None if length == _FREE else length
-        self._batch = _LARGEST_BATCH if batch == _FREE and "attention_mask" in self._inputs else 1
+        self._length = None if length == FREE_DIMENSION else length
+        self._batch = _LARGEST_BATCH if batch == FREE_DIMENSION and "attention_mask" in self._inputs else 1
         self.limit = min(limit or settings.limit, settings.limit, self._length or settings.limit)
         tokens = [outputs.index(name) for name in _TOKEN_OUTPUTS if name in outputs]
         self._gives_texts = not tokens
         self._output = tokens[0] if tokens else outputs.index(_TEXT_OUTPUT)
         self._stage.request_output(self._output)
         self.dimension: int = schema.output_desc(self._output)[1][-1]
-        if self.dimension == _FREE:
+        if self.dimension == FREE_DIMENSION:
             self.dimension = self.encode([[settings.padding_id]], "none" if tokens else None)[0].shape[-1]
 
     def encode(self, texts: Sequence[list[int]], pooling: Pooling | None) -> list[Rows]:
@@ -182,11 +172,11 @@ def check_encoder(file: Path, inputs: list[str], outputs: list[str]) -> None:
     unknown = [name for name in inputs if name not in _INPUTS]
     if "input_ids" not in inputs or unknown:
         text = f"{file} is no encoder of texts: its inputs are {inputs}, not {', '.join(_INPUTS)}"
-        raise NotSupportedError(NOT_SUPPORTED, "genai.load_embedding", text)
+        raise NotSupportedError(NOT_SUPPORTED, _CONTEXT, text)
     if not {*_TOKEN_OUTPUTS, _TEXT_OUTPUT} & set(outputs):
         wanted = ", ".join((*_TOKEN_OUTPUTS, _TEXT_OUTPUT))
         text = f"{file} has none of the outputs {wanted}: its outputs are {outputs}"
-        raise NotSupportedError(NOT_SUPPORTED, "genai.load_embedding", text)
+        raise NotSupportedError(NOT_SUPPORTED, _CONTEXT, text)
 
 
 def _pooled(states: Rows, pooling: Pooling) -> Rows:

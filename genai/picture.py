@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from winml_lite import NotSupportedError, WinMLError
 
-from .codes import E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, MODULE_NOT_FOUND, NOT_SUPPORTED
+from .codes import E_FAIL, E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, MODULE_NOT_FOUND, NOT_SUPPORTED
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 PictureSource: TypeAlias = Any
@@ -26,6 +26,8 @@ PictureSource: TypeAlias = Any
 PIXELS_MAX = 64 << 20
 """Most pixels of a picture: 192 MiB in memory."""
 _ROWS_AT_ONCE = 64
+_COPIED = 1 << 18
+"""Bytes that are copied at a time."""
 _SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _WHOLE = ("1", "L", "RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", "P")
 _SEE_THROUGH = ("RGBA", "RGBa", "LA", "La", "PA")
@@ -40,13 +42,14 @@ def read_picture(source: PictureSource) -> Pixels:
     divided by 257.
 
     NotSupportedError 0x8007007E for a file without Pillow, 0x80070032 for pixels that have no usual range. WinMLError
-    0x80070002 no such file, 0x80070570 no picture, or a damaged one, 0x80070057 more than 64 Mi pixels.
+    0x80070002 no such file, 0x80004005 one that cannot be opened, 0x80070570 no picture, or a damaged one, 0x80070057
+    more than 64 Mi pixels. ValueError for an empty picture.
     """
     if isinstance(source, np.ndarray):
         return _of_array(source)
     pillow = sys.modules.get("PIL.Image")
     if pillow is not None and isinstance(source, pillow.Image):
-        return _of_image(pillow, source, "the picture")
+        return _of_pillow(pillow, source)
     if isinstance(source, bytes | bytearray | memoryview):
         return _of_file(BytesIO(source), "the bytes of a picture")
     if hasattr(source, "read"):
@@ -58,10 +61,14 @@ def read_picture(source: PictureSource) -> Pixels:
     try:
         with open(path, "rb") as file:
             return _of_file(file, os.fsdecode(path))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise WinMLError(FILE_NOT_FOUND, os.fsdecode(path), "there is no such file") from None
     except IsADirectoryError:
         raise WinMLError(E_INVALIDARG, os.fsdecode(path), "this is a folder, not a picture") from None
+    except WinMLError:
+        raise
+    except (OSError, ValueError) as error:  # no permission, a name that cannot be
+        raise WinMLError(E_FAIL, os.fsdecode(path), str(error)) from error
 
 
 def picture_png(pixels: Pixels) -> bytes:
@@ -104,17 +111,41 @@ def _of_file(file: Any, name: str) -> Pixels:
         raise WinMLError(FILE_CORRUPT, name, f"the picture is damaged: {error}") from error
 
 
+def _of_pillow(pillow: ModuleType, image: Any) -> Pixels:
+    if not image.width or not image.height:
+        raise ValueError(f"the picture is empty: {image.width} x {image.height}")
+    try:
+        return _of_image(pillow, image, "the picture")
+    except WinMLError:
+        raise
+    except OSError as error:  # its file is read only now
+        raise WinMLError(FILE_CORRUPT, "the picture", f"the picture is damaged: {error}") from error
+
+
 def _of_image(pillow: ModuleType, image: Any, name: str) -> Pixels:
     _check_size(image.width, image.height, name)
+    image.load()  # some files tell only then what their pixels are
     image = _upright(pillow, image)
     if image.mode in _SIXTEEN_BITS:
         return _of_sixteen_bits(np.asarray(image), name)
     if image.mode in _SEE_THROUGH or "transparency" in image.info:
-        return _on_white(np.asarray(image.convert("RGBA")))
+        return _on_white(_copied(image, "RGBA"))
     if image.mode not in _WHOLE:
         text = f"the range of its pixels (Pillow mode {image.mode!r}) is not known; convert it to RGB"
         raise NotSupportedError(NOT_SUPPORTED, name, text)
-    return _finished(np.array(image.convert("RGB"), np.uint8))
+    return _finished(_copied(image, "RGB"))
+
+
+def _copied(image: Any, mode: str) -> Pixels:
+    """Return the pixels in a mode, "RGB" or "RGBA", a few rows at a time: copies that stay in the cache are quick."""
+    image = image if image.mode == mode else image.convert(mode)
+    pixels = np.empty((image.height, image.width, len(mode)), np.uint8)
+    step = max(1, _COPIED // (image.width * len(mode)))
+    for top in range(0, image.height, step):
+        bottom = min(top + step, image.height)
+        rows = image.crop((0, top, image.width, bottom)).tobytes()
+        pixels[top:bottom] = np.frombuffer(rows, np.uint8).reshape(bottom - top, image.width, len(mode))
+    return pixels
 
 
 def _upright(pillow: ModuleType, image: Any) -> Any:

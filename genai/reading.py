@@ -5,12 +5,15 @@ A pipe would be waited for without end, and a device could be read without end.
 
 from __future__ import annotations
 
+import json
 import os
 import stat
+from pathlib import Path
+from typing import Any
 
 from winml_lite import WinMLError
 
-from .codes import E_FAIL, E_INVALIDARG, FILE_NOT_FOUND
+from .codes import E_FAIL, E_INVALIDARG, FILE_NOT_FOUND, INVALID_DATA
 
 LARGEST = 512 << 20
 """Bytes; ten times the largest `tokenizer.json` there is."""
@@ -39,6 +42,25 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
         raise WinMLError(E_INVALIDARG, place, "this is a folder") from None
     except (OSError, ValueError) as error:
         raise WinMLError(E_FAIL, place, str(error)) from error
+
+
+def read_json(path: Path, context: str, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:
+    """Return the content of a JSON file, an object or (`kind` is list) an array.
+
+    0x8007000D with `context` for any other content, and the errors of `read_bytes`.
+    """
+    try:
+        content = json.loads(read_bytes(path).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise WinMLError(INVALID_DATA, context, f"{path} cannot be read as JSON: {error}") from None
+    if not isinstance(content, kind):
+        raise WinMLError(INVALID_DATA, context, f"{path} holds no JSON {'object' if kind is dict else 'array'}")
+    return content
+
+
+def read_json_if_there(path: Path, context: str, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:
+    """Do as `read_json`; an empty object or array where there is no such file."""
+    return read_json(path, context, kind) if path.is_file() else kind()
 
 
 def open_without_waiting(path: str, flags: int) -> int:

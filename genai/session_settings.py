@@ -119,7 +119,7 @@ def building(*settings: SessionSettings) -> Iterator[None]:
 
 
 def session_settings(options: BuildOptions, config: Path, *sections: object) -> SessionSettings:
-    """Put together what the caller and the file `config` want of a session.
+    """Put together what the caller and the file `config` want of a session; without `sections` it is the caller alone.
 
     Of several `session_options` the later ones win, entry by entry; None is one that is not there. WinMLError
     0x8007000D for a broken one, 0x80070032 for what cannot be honoured.

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from winml_lite import NotSupportedError, WinMLError
 
+from .checks import index_value
 from .codes import (
     E_FAIL,
     E_INVALIDARG,
@@ -35,7 +36,12 @@ CHANNELS_MAX = 64
 _LENGTH_UNKNOWN = 1 << 62
 _log = logging.getLogger("genai.audio")
 _KEPT_FORMATS = {"int16": "PCM_16", "int24": "PCM_24", "float32": "FLOAT"}
+_NOT_WRITTEN = ("RAW", "SD2")
+"""Formats that keep rate and channels somewhere else than in the file."""
 _LOSSY = ("OGG", "MP3")
+_RATES = {"OGG": 200_000}
+"""Highest rate of a format; beyond it libvorbis refuses, and libsndfile then ends the process."""
+_RATE_MAX = 0x7FFFFFFF
 _WRITTEN_AT_ONCE = 1 << 16
 """Frames of one call: libsndfile's encoders need stack for what they are given."""
 
@@ -162,6 +168,8 @@ class _WatchedFile:
             data = self._file.read(size)
             if not isinstance(data, bytes):
                 raise TypeError(f"a sound file must be open in binary mode; read gave {type(data).__name__}")
+            if len(data) > size:  # libsndfile's buffer has no room for more
+                raise ValueError(f"the file gave {len(data)} bytes when {size} were asked for")
             return data
         except BaseException as error:
             self.failure = self.failure or error
@@ -175,7 +183,7 @@ class _WatchedFile:
 
     def tell(self) -> int:
         try:
-            return int(self._file.tell())
+            return index_value(self._file.tell(), "the position in the file", _LENGTH_UNKNOWN)
         except BaseException as error:
             self.failure = self.failure or error
             return 0
@@ -186,10 +194,15 @@ def write_sound(place: str, samples: npt.NDArray[np.float32], sample_rate: int, 
     library = _soundfile()
     name = os.path.basename(place)
     file_format, subtype = _format_of(library, name, sample_format)
+    highest = _RATES.get(file_format, _RATE_MAX)
+    if sample_rate > highest:
+        text = f"the sound cannot be written: {file_format} has at most {highest} Hz, not {sample_rate}"
+        raise WinMLError(E_FAIL, place, text)
     try:
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=os.path.dirname(place) or os.curdir) as folder:
             unfinished = os.path.join(folder, name)
-            with library.SoundFile(unfinished, "w", sample_rate, samples.shape[1], subtype, format=file_format) as file:
+            handle = _path(unfinished)
+            with library.SoundFile(handle, "w", sample_rate, samples.shape[1], subtype, format=file_format) as file:
                 for start in range(0, len(samples), _WRITTEN_AT_ONCE):
                     file.write(samples[start : start + _WRITTEN_AT_ONCE])
             os.replace(unfinished, place)
@@ -205,7 +218,7 @@ def _format_of(library: Any, name: str, sample_format: str | None) -> tuple[str,
     """Return libsndfile's names for the format of a file and of its samples."""
     ending = os.path.splitext(name)[1][1:].upper()
     file_format = {"AIF": "AIFF", "OGA": "OGG"}.get(ending, ending)
-    if file_format == "RAW" or file_format not in library.available_formats():
+    if file_format in _NOT_WRITTEN or file_format not in library.available_formats():
         raise ValueError(f"{name!r} must end with .wav, .flac, .ogg, .mp3 or another format of sound")
     if sample_format is not None and sample_format not in _KEPT_FORMATS:
         raise ValueError(f"sample_format must be one of {', '.join(_KEPT_FORMATS)}, or None, not {sample_format!r}")
@@ -236,6 +249,11 @@ def _regular_file(place: str, opening: ExitStack) -> Any:
         raise WinMLError(E_INVALIDARG, place, "this is a folder") from None
     except (OSError, ValueError) as error:
         raise WinMLError(E_FAIL, place, str(error)) from error
+    return _path(place)
+
+
+def _path(place: str) -> str | bytes:
+    """Return a path as libsndfile takes it, whatever its letters are."""
     return place if os.name == "nt" else os.fsencode(place)
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from winml_lite import Runtime, WinMLError
 
 from .codes import E_INVALIDARG, INVALID_DATA
-from .model_source import BuildOptions, Progress, build_options, resolve
+from .model_source import Progress, build_options, resolve
 from .placement import Target, placement
+from .session_settings import SessionSettings, session_settings
 from .speech import SpeechModel
 from .tokenizer import Tokenizer
 from .whisper_decoding import WhisperDecoder
@@ -49,18 +50,18 @@ def load_speech(
     folder = WhisperFolder.open(path)
     runtime = Runtime()
     try:
-        decoder = _decoder(runtime, folder, options)
+        decoder = _decoder(runtime, folder, session_settings(options, folder.path))
     except BaseException:
         runtime.close()
         raise
     return SpeechModel(name, str(path), decoder, Tokenizer.from_file(folder.tokenizer_path), (offline, progress))
 
 
-def _decoder(runtime: Runtime, folder: WhisperFolder, options: BuildOptions) -> WhisperDecoder:
+def _decoder(runtime: Runtime, folder: WhisperFolder, session: SessionSettings) -> WhisperDecoder:
     """Build the two stages and compose them."""
-    encoder = _stage(runtime, folder.encoder_path, options)
-    decoder = _stage(runtime, folder.decoder_path, options)
-    options.placement.check([encoder.stage, decoder.stage])
+    encoder = _stage(runtime, folder.encoder_path, session)
+    decoder = _stage(runtime, folder.decoder_path, session)
+    session.check([encoder.stage, decoder.stage])
     parts = WhisperParts(runtime, encoder, decoder, runtime.create_cpu_target())
     stages = WhisperStages(parts, filler=folder.tokens.end)
     for what, declared, found in (
@@ -73,11 +74,9 @@ def _decoder(runtime: Runtime, folder: WhisperFolder, options: BuildOptions) -> 
     return WhisperDecoder(stages, folder.tokens, folder.shape.position_count)
 
 
-def _stage(runtime: Runtime, file: Path, options: BuildOptions) -> BuiltStage:
+def _stage(runtime: Runtime, file: Path, session: SessionSettings) -> BuiltStage:
     with runtime.load_model(file) as model, runtime.create_pipeline_builder() as builder:
-        stage = builder.add_model_stage(model, options.placement.make_target(runtime), file.stem)
-        options.placement.prepare(stage)
-        if options.threads is not None:
-            stage.ort_options().set_thread_count(options.threads)
+        stage = builder.add_model_stage(model, session.make_target(runtime), file.stem)
+        session.prepare(stage)
         declare_whisper_state(model, stage)
         return BuiltStage(builder.build(), stage)

@@ -1,7 +1,7 @@
 """From what a model writes about windows of sound to the segments of a recording, none twice and none lost.
 
-A window is 30 seconds. Timestamps in the tokens divide it into pieces. What may be cut off by the end of the window is
-left to the next one, which begins where the last whole piece ends; where nothing is cut off it begins at a quiet
+A window is 30 seconds. Timestamps in the tokens divide it into pieces. A piece that the end of the window may have cut
+off is left to the next one, which begins where the last whole piece ends; where nothing is cut off it begins at a quiet
 place. The last window is written down to its end.
 
 Here: pure functions over tokens, and the walk over a sound. Not here: where the sound comes from (`spoken_sound.py`),
@@ -113,7 +113,7 @@ def walk(
 def divided(heard: Heard, tokens: WhisperTokens, samples: Samples, is_last: bool) -> tuple[list[Piece], int]:
     """Return the pieces of a window that timestamps divide, and where the next window begins.
 
-    A piece without an end goes up to the end of the window.
+    Where no window can begin before a piece that is cut off, it goes up to the end of this one.
     """
     size = samples.size
     pieces, rest, opened = _pieces(heard.token_ids if heard.is_speech else (), tokens, size)
@@ -123,9 +123,12 @@ def divided(heard: Heard, tokens: WhisperTokens, samples: Samples, is_last: bool
         whole, rest = pieces[:-1], pieces[-1]
     if rest is None and not opened and heard.is_whole:
         return pieces, size if is_last else quiet_place(samples, max(latest, size - _QUIET_WITH_TIMES))
-    is_done = is_last and heard.is_whole and not opened
-    if not is_done and whole and whole[-1].end >= _LEAST_ADVANCE:
-        return whole, whole[-1].end
+    if not (is_last and heard.is_whole and not opened):
+        place = whole[-1].end if whole else 0
+        if place < _LEAST_ADVANCE and rest is not None:
+            place = rest.start - _CUT_OFF  # its time may be late
+        if place >= _LEAST_ADVANCE:
+            return whole, place
     return whole if rest is None else [*whole, rest], size
 
 
@@ -172,4 +175,4 @@ def _pieces(token_ids: Sequence[int], tokens: WhisperTokens, size: int) -> tuple
         else:
             opened = bool(pieces)
         start = place
-    return pieces, Piece(start, size, tuple(text)) if text else None, opened
+    return pieces, Piece(start, size, tuple(text)) if text else None, opened and not text

@@ -18,6 +18,7 @@ from winml_lite import WinMLError
 from .cancellation import CancellationLatch
 from .closing import Closing
 from .codes import CANCELLED, E_NOT_VALID_STATE
+from .operation_failures import failure_text
 from .speech_results import AutomaticSpeechRecognitionFinishReason as FinishReason
 from .speech_windows import TimedPiece, walk
 from .spoken_sound import Samples, SpokenSound
@@ -67,6 +68,7 @@ class RunningTranscript:
         self.error: WinMLError | None = None
         """What the transcription failed with."""
         self._result: Transcript | None = None
+        self._has_left = False
         self.latch.on_cancel(decoder.abort)
 
     @property
@@ -116,9 +118,10 @@ class RunningTranscript:
             self._recording.progress(done / _SECOND, self._recording.duration)
 
     def close(self) -> None:
-        """End an unfinished transcription as CANCELED, with what was heard so far."""
+        """End an unfinished transcription as CANCELED, with what was heard so far; there is nothing more to read."""
         if self._result is None:
             self._finish(FinishReason.CANCELED)
+        self._handed_out = len(self._segments)
         self._leave()
 
     def _finish(self, reason: FinishReason, error: WinMLError | None = None) -> None:
@@ -142,21 +145,24 @@ class RunningTranscript:
             ),
             finish_reason=reason,
             error_code=0 if error is None else error.hresult,
-            error_message=None if error is None else ": ".join(filter(None, (error.context, error.native_message))),
+            error_message=None if error is None else failure_text(error),
         )
-        self._leave()
         if error is not None:
             with suppress(WinMLError):  # what went wrong first is what counts
                 self._decoder.reset()
+        self._leave()
         if is_complete:
             self._tell(done)
 
     def _leave(self) -> None:
-        """Give decoder and sound free."""
+        """Give decoder and sound free. Again is fine, and needed when an interrupt cut the first time short."""
+        if self._has_left:  # by now the model may be closed
+            return
         self.latch.off_cancel(self._decoder.abort)
         self._windows.close()
         self._sound.close()
         self._decoder.release_threads()  # the next transcription may be another thread's
+        self._has_left = True
 
 
 def _segment(piece: TimedPiece, text: str) -> TranscriptSegment:

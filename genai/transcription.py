@@ -7,12 +7,13 @@ here: the state of the session (`speech_core.py`), the public stream (`speech_st
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch, CancellationSource
 from .codes import CANCELLED
+from .operation_failures import failure_text, past_late_cancel
 from .speech_results import (
     AutomaticSpeechRecognitionFinishReason,
     AutomaticSpeechRecognitionReadStatus,
@@ -31,7 +32,6 @@ Update = AutomaticSpeechRecognitionUpdate
 _UPDATE = AutomaticSpeechRecognitionReadStatus.UPDATE
 Hear = Callable[[WhisperDecoder], None]
 """Gives a decoder its sound."""
-T = TypeVar("T")
 
 
 class TranscriptText:
@@ -88,7 +88,7 @@ class Transcription:
             finish_reason=self._reason,
             error_code=0 if error is None else error.hresult,
             language=self._language,
-            error_message=None if error is None else _message(error),
+            error_message=None if error is None else failure_text(error),
         )
 
     def read_next(self) -> AutomaticSpeechRecognitionUpdate | None:
@@ -121,7 +121,7 @@ class Transcription:
     def _advance(self) -> None:
         """Decode one more token, or end."""
         try:
-            token_id = None if self._latch.is_canceled else self._run(self._next_token)
+            token_id = None if self._latch.is_canceled else past_late_cancel(self._next_token, self._latch)
         except WinMLError as error:
             if error.hresult != CANCELLED or not self._latch.is_canceled:
                 self._error = error
@@ -147,15 +147,6 @@ class Transcription:
             self._decoding = decoder.decode(decoder.tokens.prompt(self._language))
         return next(self._decoding, None)
 
-    def _run(self, step: Callable[[], T]) -> T:
-        """Do a step; once more when a late cancel, meant for an operation before, has stopped it."""
-        try:
-            return step()
-        except WinMLError as error:
-            if error.hresult != CANCELLED or self._latch.is_canceled:
-                raise
-        return step()
-
     def _finish(self, reason: AutomaticSpeechRecognitionFinishReason) -> None:
         self._reason = reason
         self._leave()
@@ -174,8 +165,3 @@ class Transcription:
             self._finish(Reason.CANCELED)
         else:
             self._leave()
-
-
-def _message(error: WinMLError) -> str:
-    """What failed, without the code, which the result has already."""
-    return ": ".join(part for part in (error.context, error.native_message) if part)

@@ -34,6 +34,7 @@ from winml_lite import (
 from .audio import Audio
 from .closing import Closing
 from .codes import FILE_NOT_FOUND, NOT_SUPPORTED
+from .endpoints import FREE_DIMENSION
 from .model_source import Progress, resolve
 from .region_finder import SAMPLE_RATE, STEP, RegionFinder, SpeechRegion, SpeechRegionOptions
 
@@ -43,7 +44,6 @@ _BEFORE = 64
 _WINDOW = _BEFORE + STEP
 _STEPS_AT_ONCE = 64
 """Steps of one run, where the model takes many: more are not faster."""
-_FREE = 0xFFFFFFFFFFFFFFFF
 _FLOAT32 = TensorDataType.FLOAT32
 
 
@@ -217,7 +217,7 @@ def _find_ports(file: Path, model: Model) -> _Ports:
         and 0 < len(befores) == len(afters)
         and len(inputs) == 1 + len(rates) + len(befores)
         and len(outputs) == 1 + len(afters)
-        and inputs[sounds[0]][1][1] in (_WINDOW, _FREE)
+        and inputs[sounds[0]][1][1] in (_WINDOW, FREE_DIMENSION)
     )
     if not is_known:
         shown = ", ".join(_shown(schema, index) for index in range(schema.input_count))
@@ -230,7 +230,7 @@ def _find_ports(file: Path, model: Model) -> _Ports:
 
 def _shown(schema: ModelSchema, index: int) -> str:
     data_type, shape = schema.input_desc(index)
-    return data_type.name + str(["?" if extent == _FREE else extent for extent in shape]).replace("'", "")
+    return data_type.name + str(["?" if extent == FREE_DIMENSION else extent for extent in shape]).replace("'", "")
 
 
 def _build(runtime: Runtime, model: Model, ports: _Ports) -> tuple[Stage, Pipeline]:
@@ -241,7 +241,7 @@ def _build(runtime: Runtime, model: Model, ports: _Ports) -> tuple[Stage, Pipeli
     stage.ort_options().set_thread_count(1)  # the graph is small: a second thread only makes it slower
     for after, before in ports.states:
         builder.connect_next_iteration(stage, after, stage, before)
-        shape = tuple(1 if extent == _FREE else extent for extent in schema.input_desc(before)[1])
+        shape = tuple(1 if extent == FREE_DIMENSION else extent for extent in schema.input_desc(before)[1])
         with runtime.create_tensor(_FLOAT32, shape) as zeros:
             stage.bind_input(before, zeros)
     if ports.rate is not None:

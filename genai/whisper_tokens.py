@@ -7,7 +7,6 @@ without either they are found as Whisper's own rule has it. Not here: what a dec
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,10 +15,11 @@ from typing import Any
 from winml_lite import WinMLError
 
 from .codes import INVALID_DATA
-from .reading import read_bytes
+from .reading import read_json_if_there
 from .tokenizer import Tokenizer
 from .whisper_folder import WhisperFolder, WhisperTokens, is_whisper_folder
 
+_CONTEXT = "speech recognition"
 _LANGUAGE = re.compile(rb"<\|([a-z]{2,3})\|>")
 _ENGLISH_ONLY_END = 50256
 """`<|endoftext|>` of the English-only models, which also have the language tokens but were not trained on them."""
@@ -40,7 +40,7 @@ def find_tokens(tokenizer: Tokenizer) -> WhisperTokens:
     folder = Path(tokenizer.path).parent
     if is_whisper_folder(folder):
         return WhisperFolder.open(folder).tokens
-    settings = _settings(folder / "generation_config.json")
+    settings = read_json_if_there(folder / "generation_config.json", _CONTEXT)
     ids = {
         "end": _required(tokenizer, "<|endoftext|>"),
         "start": _required(tokenizer, "<|startoftranscript|>"),
@@ -71,9 +71,7 @@ def _required(tokenizer: Tokenizer, *spellings: str) -> int:
         token_id = tokenizer.find_token_id(spelling)
         if token_id is not None:
             return token_id
-    raise WinMLError(
-        INVALID_DATA, "speech recognition", f"{tokenizer.path} is no Whisper vocabulary: it has no {spellings[0]}"
-    )
+    raise WinMLError(INVALID_DATA, _CONTEXT, f"{tokenizer.path} is no Whisper vocabulary: it has no {spellings[0]}")
 
 
 def _languages(tokenizer: Tokenizer) -> dict[str, int]:
@@ -102,17 +100,6 @@ def _never_said(tokenizer: Tokenizer, ids: Mapping[str, int]) -> tuple[int, ...]
 def _single(tokenizer: Tokenizer, text: str) -> tuple[int, ...]:
     token_ids = tokenizer.encode(text, add_special_tokens=False)
     return tuple(token_ids) if len(token_ids) == 1 else ()
-
-
-def _settings(path: Path) -> dict[str, Any]:
-    """Read a JSON file; an empty object where there is none."""
-    if not path.is_file():
-        return {}
-    try:
-        content = json.loads(read_bytes(path).decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise WinMLError(INVALID_DATA, "speech recognition", f"{path} cannot be read as JSON: {error}") from None
-    return content if isinstance(content, dict) else {}
 
 
 def _ids(settings: Mapping[str, Any], name: str) -> tuple[int, ...] | None:

@@ -19,6 +19,7 @@ from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch
 from .codes import CANCELLED
+from .operation_failures import past_late_cancel
 from .speech_windows import Heard
 from .tokenizer import Tokenizer
 from .transcription_options import TranscriptionOptions
@@ -144,18 +145,9 @@ class Hearing:
         return threshold is not None and compression_ratio(self.text(token_ids)) > threshold
 
     def _step(self, step: Callable[[], T]) -> T:
-        """Do a step; once more when a late cancel, meant for a transcription before, has stopped it."""
-        self._check_cancelled()
-        try:
-            return step()
-        except WinMLError as error:
-            if error.hresult != CANCELLED or self._latch.is_canceled:
-                raise
-        return step()
-
-    def _check_cancelled(self) -> None:
         if self._latch.is_canceled:
             raise WinMLError(CANCELLED, "transcribe", "the transcription was cancelled")
+        return past_late_cancel(step, self._latch)
 
 
 def compression_ratio(text: str) -> float:

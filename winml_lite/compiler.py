@@ -21,6 +21,7 @@ from .files.artifact import Artifact, OnnxArtifact
 from .handles import Closeable
 from .model import Model
 from .native.backend import CompileOptions, CompileOutput, CompilingBackend, backend
+from .native_libraries import library_file
 from .target import RuntimeCore, TargetCore
 from .values import CompiledModelForm, ExecutionTargetKind
 
@@ -35,6 +36,7 @@ class OptionsCore:
     target: TargetCore
     form: CompiledModelForm = CompiledModelForm.DEVICE_TARGETED
     dimensions: dict[str, int] = field(default_factory=dict)
+    operator_libraries: tuple[str, ...] = ()
 
 
 class ModelCompileOptions(Closeable[OptionsCore]):
@@ -61,6 +63,16 @@ class ModelCompileOptions(Closeable[OptionsCore]):
     def symbolic_dimensions(self) -> SymbolicDimensionOverrides:
         """Extents that the result is fixed to, by symbol; a live mapping. Symbols the model lacks do nothing."""
         return SymbolicDimensionOverrides(self._core.dimensions, lambda: None)
+
+    def register_custom_ops_library(self, path: str | os.PathLike[str]) -> None:
+        """Compile with the operators of a library, which is code that will be run; call it once for each library.
+
+        An extension, as `Stage.ort_options().register_custom_ops_library`: stages of the result need the library, too.
+        0x80070002 for no such file; one that does not load fails when it is compiled with (0x8007007E).
+        """
+        core = self._core
+        file = library_file(path_value(path), "IWinMLModelCompileOptions.RegisterCustomOpsLibrary")
+        core.operator_libraries = tuple(dict.fromkeys((*core.operator_libraries, file)))
 
     @property
     def supports_device_lowering_options(self) -> bool:
@@ -216,7 +228,7 @@ def _chosen(target: TargetCore, options: ModelCompileOptions | None, context: st
     core = options._core
     if core.target is not target:
         raise WinMLError(E_INVALIDARG, context, "the options were made by a compiler of another target")
-    return OptionsCore(target, core.form, dict(core.dimensions))
+    return OptionsCore(target, core.form, dict(core.dimensions), core.operator_libraries)
 
 
 def _job(
@@ -228,5 +240,5 @@ def _job(
         raise WinMLError(NOT_SUPPORTED, context, text)
     is_durable = chosen.form is CompiledModelForm.DURABLE
     engine = cast(CompilingBackend, backend("ort"))
-    settings = CompileOptions(is_durable, tuple(chosen.dimensions.items()))
+    settings = CompileOptions(is_durable, tuple(chosen.dimensions.items()), chosen.operator_libraries)
     return partial(engine.compile_model, artifact, target.placement(), settings)

@@ -1,7 +1,9 @@
 """Stages that feed each other: one iteration of a built graph, all or nothing (runtime §6.1, 12.1 and 12.4).
 
 What goes over an edge is bound once where it can be. After the first run, an output that only edges read and whose
-shape is fixed gets a storage for good, as does a small value that is fed back; from then on a run binds nothing.
+shape is fixed gets a storage for good, as does a small value that is fed back; from then on a run binds nothing. A
+small output of a free shape that is fed back gets one after two runs that made the same shape. Should it ever make
+another, the engine refuses the storage before it writes, and the stage runs once more without.
 
 Not here: who may run when (`pipeline.py`), which edges are allowed (`builder.py`).
 """
@@ -15,8 +17,8 @@ from dataclasses import dataclass
 from .errors import E_INVALIDARG, WinMLError, recast
 from .native.backend import StageExecutor
 from .stage_core import StageCore
-from .storage import Storage, allocate, byte_size
-from .values import is_fixed
+from .storage import Storage, allocate
+from .values import Descriptor, is_fixed
 
 _RUN = "IWinMLPipeline.Run"
 _COPIED_BYTES = 1 << 16
@@ -63,12 +65,10 @@ class Link:
 class FeedbackLink(Link):
     """A link to the next iteration, with the value that is kept for it."""
 
-    __slots__ = ("_copies", "_own", "_value")
+    __slots__ = ("_own", "_value")
 
     def __init__(self, edge: Edge) -> None:
         super().__init__(edge)
-        data_type, shape = self.source.outputs[edge.output]
-        self._copies = is_fixed(shape) and byte_size(data_type, shape) <= _COPIED_BYTES
         self._own: Storage | None = None
         """A storage that the kept values are copied to, as long as they fit."""
         self._value: Storage | None = None
@@ -85,12 +85,8 @@ class FeedbackLink(Link):
         """Return what the source has just produced, as `keep` can keep it."""
         stage, output = self.edge.source, self.edge.output
         value = self.source.output(output)
-        if self._copies and self._own is None:
-            declared = self.source.outputs[output]
-            if value.descriptor == declared:
-                self._own = allocate(*declared)
-            else:
-                self._copies = False  # the model declares another shape than it makes
+        if self._own is None and value.data.size <= _COPIED_BYTES:
+            self._own = allocate(*value.descriptor)
         if self._fits(value):
             return value
         if output in stage.outputs or stage.options.caller_owns_state or stage.source.kept:
@@ -113,7 +109,7 @@ class FeedbackLink(Link):
         return self._own is not None and value.shape == self._own.shape
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Candidate:
     """An output that may get a storage for good, with the feedback links that read it."""
 
@@ -121,12 +117,23 @@ class _Candidate:
     executor: StageExecutor
     output: int
     readers: tuple[FeedbackLink, ...]
+    made: Descriptor | None = None
+    """What an earlier run made, of an output whose shape is free."""
+
+    def is_constant(self, made: Descriptor) -> bool | None:
+        """Return whether an output that a run has made will stay as it is; None is too early to tell."""
+        if not all(reader.has_own_storage for reader in self.readers):
+            return False
+        if is_fixed(self.executor.outputs[self.output][1]):
+            return made == self.executor.outputs[self.output]
+        before, self.made = self.made, made
+        return None if before is None else made == before
 
 
 class Graph:
     """The stages of a pipeline in the order they run, and the edges between them."""
 
-    __slots__ = ("_candidates", "_feedback", "_steps", "executors", "stages")
+    __slots__ = ("_candidates", "_feedback", "_presumed", "_steps", "executors", "stages")
 
     def __init__(self, stages: Sequence[StageCore], edges: Sequence[Edge], feedback: Sequence[Edge]) -> None:
         self.stages = tuple(stages)
@@ -138,7 +145,10 @@ class Graph:
         )
         self._feedback = tuple(FeedbackLink(edge) for edge in feedback)
         sources = dict.fromkeys((edge.source, edge.output) for edge in (*edges, *feedback))
-        self._candidates = [self._candidate(stage, output) for stage, output in sources if _is_movable(stage, output)]
+        candidates = [self._candidate(stage, output) for stage, output in sources]
+        self._candidates = [candidate for candidate in candidates if _is_movable(candidate)]
+        self._presumed: dict[StageCore, list[int]] = {}
+        """Outputs of free shapes that have a storage."""
 
     def _candidate(self, stage: StageCore, output: int) -> _Candidate:
         readers = (link for link in self._feedback if link.edge.source is stage and link.edge.output == output)
@@ -176,9 +186,10 @@ class Graph:
                 try:
                     executor.run()
                 except WinMLError as error:
-                    if error.is_final:
-                        raise
-                    raise _named(error, self.stages[started - 1]) from error.__cause__
+                    if not self._run_freely(started - 1, error):
+                        if error.is_final:
+                            raise
+                        raise _named(error, self.stages[started - 1]) from error.__cause__
             values = [feedback.produced() for feedback in self._feedback]
         except BaseException:
             # The last first: two stages may have changed one tensor of the caller, see `processor_stage.Journal`.
@@ -204,18 +215,38 @@ class Graph:
             for link, value in zip(self._feedback, values, strict=True):
                 link.keep(value)
 
+    def _run_freely(self, step: int, error: WinMLError) -> bool:
+        """After a failure that a storage for a free shape may have caused run the stage without; else return False."""
+        stage, executor = self.stages[step], self.executors[step]
+        outputs = self._presumed.pop(stage, ()) if error.hresult == E_INVALIDARG else ()
+        if not outputs:
+            return False
+        for output in outputs:
+            stage.settle_output(output, None)
+        executor.discard()
+        try:
+            executor.run()
+        except WinMLError as failure:
+            raise _named(failure, stage) from failure.__cause__
+        return True
+
     def _settle(self) -> None:
-        """Give outputs a storage for good, once a run has shown that the declared shape is the real one."""
+        """Give outputs a storage for good, once runs have shown what shape they have."""
         waiting = []
         for candidate in self._candidates:
             stage, executor, output = candidate.stage, candidate.executor, candidate.output
             if output in stage.outputs:
                 waiting.append(candidate)  # a published output may be withdrawn later
                 continue
-            declared = executor.outputs[output]
-            if executor.output(output).descriptor == declared and all(r.has_own_storage for r in candidate.readers):
+            made = executor.output(output).descriptor
+            is_constant = candidate.is_constant(made)
+            if is_constant is None:
+                waiting.append(candidate)
+            elif is_constant:
                 with suppress(WinMLError):  # too little memory: the run has succeeded, and others can go on as it did
-                    stage.settle_output(output, allocate(*declared))
+                    stage.settle_output(output, allocate(*made))
+                    if candidate.made is not None:
+                        self._presumed.setdefault(stage, []).append(output)
         self._candidates = waiting
 
     def forget_values(self) -> None:
@@ -231,7 +262,12 @@ def _named(error: WinMLError, stage: StageCore) -> WinMLError:
     return recast(error, stage.debug_name)
 
 
-def _is_movable(stage: StageCore, output: int) -> bool:
-    """Whether an output has a fixed shape and no place of its own: it is neither state nor a tensor of a processor."""
-    is_state = any(output == pair[1] for pair in stage.options.state_pairs)
-    return is_fixed(stage.built(_RUN).outputs[output][1]) and not is_state and not stage.source.kept
+def _is_movable(candidate: _Candidate) -> bool:
+    """Whether an output may have a constant shape, and no place of its own, as state and tensors of processors have.
+
+    Of those with free shapes it is the ones of models that are fed back: a stage in Python code shall run once.
+    """
+    stage, output = candidate.stage, candidate.output
+    if stage.source.kept or any(output == pair[1] for pair in stage.options.state_pairs):
+        return False
+    return is_fixed(candidate.executor.outputs[output][1]) or (stage.is_onnx and bool(candidate.readers))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import cast
 
 from .checks import path_value
@@ -13,6 +13,7 @@ from .dimensions import SymbolicDimensionOverrides
 from .errors import WinMLError, recast
 from .model import Model
 from .native.backend import CompileOptions, CompilingBackend, backend
+from .native_libraries import library_file
 from .values import CompiledModelForm
 
 _CONTEXT = "winml_lite.save_as_ort"
@@ -24,12 +25,14 @@ def save_as_ort(
     *,
     form: CompiledModelForm | int = CompiledModelForm.DEVICE_TARGETED,
     symbolic_dimensions: Mapping[str, int] | None = None,
+    custom_operators: Iterable[str | os.PathLike[str]] = (),
 ) -> None:
     """Save an ONNX model in the ORT format, as a session on this machine's CPU has optimised it.
 
     The file holds all weights, appears whole or not at all, and wants the extension `.ort` to be loaded. It is read by
     this version of ONNX Runtime and later ones, also by builds that read no `.onnx`. DURABLE keeps to standard
     operators; DEVICE_TARGETED uses what this CPU can do. `symbolic_dimensions` fixes free extents.
+    `custom_operators` are libraries of operators that the model needs; they are code that will be run.
 
     0x80070032 for a source that is no `.onnx` model, 0x80070057 for a path of the source itself, 0x80070003 without the
     folder, 0x80070070 when the disk is full.
@@ -42,11 +45,12 @@ def save_as_ort(
     extents: dict[str, int] = {}
     SymbolicDimensionOverrides(extents, lambda: None).update(symbolic_dimensions or {})
     artifact = onnx_source(source, _CONTEXT)
+    libraries = tuple(library_file(path_value(library), _CONTEXT) for library in custom_operators)
     try:
         place = destination(target, None, artifact, _CONTEXT)
         with writing(place, _CONTEXT) as files:
             engine = cast(CompilingBackend, backend("ort"))
-            options = CompileOptions(is_durable, tuple(extents.items()))
+            options = CompileOptions(is_durable, tuple(extents.items()), libraries)
             engine.save_optimized(artifact, options, os.path.join(files.path, place.name))
     except WinMLError as error:
         raise recast(error, _CONTEXT) from error.__cause__

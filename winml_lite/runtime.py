@@ -35,18 +35,17 @@ from .target import (
     windows_only,
 )
 from .tensor import Tensor, bindable
-from .token_tensors import token_storage
+from .token_factories import TokenFactories
 from .values import (
     ExecutionTargetKind,
     ExecutionTargetPreference,
     TensorAccessMode,
     TensorDataType,
-    TokenTensorOptions,
 )
 from .video_factories import VideoFactories
 
 
-class Runtime(AudioFactories, ImageFactories, VideoFactories, ProcessorFactories):
+class Runtime(TokenFactories, AudioFactories, ImageFactories, VideoFactories, ProcessorFactories):
     """The factory everything starts with. Objects of two Runtimes do not mix; what it made outlives it.
 
     Constructing one loads no engine: that happens with the first `build`.
@@ -264,24 +263,6 @@ class Runtime(AudioFactories, ImageFactories, VideoFactories, ProcessorFactories
         """
         self._core  # noqa: B018  (raises on a closed Runtime)
         refuse_d3d12_buffer(resource, data_type, shape, offset_in_bytes, size_in_bytes, target)
-
-    def tensor_from_tokens(
-        self,
-        token_ids: Iterable[int],
-        *,
-        options: TokenTensorOptions | None = None,
-        target: ExecutionTarget | None = None,
-    ) -> Tensor:
-        """Make a (1, L) tensor of token ids, INT64 unless `options` says INT32."""
-        core = self._core
-        keeper = tensor_target(target, core)
-        return Tensor(token_storage(token_ids, options), core, keeper)
-
-    def token_ids_from_tensor(self, tensor: Tensor, *, target: ExecutionTarget | None = None) -> list[int]:
-        """Return the ids in an INT32 or INT64 tensor of shape (L,) or (1, L)."""
-        self._core  # noqa: B018  (raises on a closed Runtime)
-        bindable(tensor)
-        return tensor.token_ids(target)
 
     def tensor_region(
         self, source: Tensor, starts: Sequence[int], extents: Sequence[int], target: ExecutionTarget | None = None

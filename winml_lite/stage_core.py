@@ -75,7 +75,7 @@ class StageCore:
         """Inputs that get the value of the iteration before; what is bound there is used in the first one."""
         self.internal_outputs: set[int] = set()
         """Outputs that the graph needs, published or not."""
-        self.settled: dict[int, Storage] = {}
+        self.settled: dict[int, Storage | None] = {}
         """Where outputs go that nobody but the graph reads, once `settle_output` was called for them."""
         self.missing: set[int] = set()
         """Inputs of a built stage that the caller has yet to bind."""
@@ -210,10 +210,10 @@ class StageCore:
         storage = self.settled.get(index) if publication is None else publication.storage
         executor.bind_output(index, storage, publication is not None or index in self.internal_outputs)
 
-    def settle_output(self, index: int, storage: Storage) -> None:
-        """Let an output that only connections read always go to `storage`, except while it is published."""
+    def settle_output(self, index: int, storage: Storage | None) -> None:
+        """Let an output that only connections read always go to `storage`, except while published; None ends that."""
         self.settled[index] = storage
-        self._place_output(self.built("IWinMLPipeline.Run"), index, None)
+        self._place_output(self.built("IWinMLPipeline.Run"), index, self.outputs.get(index))
 
     def place_outputs(self, executor: StageExecutor) -> None:
         """Tell the executor where each output goes."""

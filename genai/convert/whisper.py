@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-import numpy as np
-
 from winml_lite import NotSupportedError, WinMLError
 
 from ..codes import E_INVALIDARG, FILE_NOT_FOUND, NOT_SUPPORTED
@@ -16,13 +14,19 @@ from ..whisper_folder import DECODER_FILE, ENCODER_FILE, SETTINGS_FILE, TIMESTAM
 from .ctranslate2 import CTranslate2File, Progress
 from .new_folder import new_folder
 from .whisper_architecture import WhisperArchitecture, read_architecture
-from .whisper_graphs import write_decoder, write_encoder
+from .whisper_graphs import Form, write_decoder, write_encoder
+from .whisper_matrices import EightBitMatrices, float16_matrices, float32_matrices
 from .whisper_vocabulary import write_tokenizer
 
-Weights = Literal["f32", "f16"]
+Weights = Literal["f32", "f16", "q8"]
 
 MODEL_FILE = "model.bin"
-_DTYPES: dict[str, type[np.float32] | type[np.float16]] = {"f32": np.float32, "f16": np.float16}
+_FORMS: dict[Weights, tuple[Form, Form]] = {
+    "f32": (float32_matrices, float32_matrices),
+    "f16": (float16_matrices, float16_matrices),
+    "q8": (float16_matrices, EightBitMatrices),
+}
+"""How encoder and decoder store their matrices."""
 _OTHER_FORMATS = ("model.safetensors", "pytorch_model.bin", "model.pt", "encoder_model.onnx", "ggml-model.bin")
 
 
@@ -69,8 +73,9 @@ def convert_whisper(
         with new_folder(target) as partial:
             tokens = write_tokenizer(origin, partial, architecture.row_count)
             count = tokens.timestamp_begin + TIMESTAMP_COUNT
-            write_encoder(model, architecture, partial / ENCODER_FILE, _DTYPES[weights])
-            write_decoder(model, architecture, partial / DECODER_FILE, _DTYPES[weights], count)
+            encoder_form, decoder_form = _FORMS[weights]
+            write_encoder(model, architecture, partial / ENCODER_FILE, encoder_form)
+            write_decoder(model, architecture, partial / DECODER_FILE, decoder_form, count)
             settings = settings_text(_shape(architecture, count), tokens)
             (partial / SETTINGS_FILE).write_text(settings, encoding="utf-8", newline="\n")
             size = sum(file.stat().st_size for file in partial.iterdir())

@@ -1,84 +1,55 @@
 """The two graphs of a Whisper model: encoder and decoder, with the ports that `genai.whisper_folder` describes.
 
 The operators are those of ONNX opset 20 and the fused ones of ONNX Runtime: attention that never holds all scores at
-once, sums with their normalisation, activation with its bias. Matrices are stored transposed, and as float16 are
-widened once, when the engine loads the model. The decoder gives logits of the last token only.
+once, sums with their normalisation, activation with its bias. The decoder gives logits of the last token only.
 
-Not here: what the variables are called (`whisper_architecture.py`).
+Not here: what the variables are called (`whisper_architecture.py`), how matrices are stored (`whisper_matrices.py`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-from onnx import TensorProto
 
 from ..whisper_folder import AUDIO_POSITIONS, FRAME_COUNT
 from .ctranslate2 import CTranslate2File
 from .graph import MICROSOFT, ExternalData, GraphBuilder
-from .whisper_architecture import EMBEDDING, PROJECTION, WhisperArchitecture, refuse
+from .whisper_architecture import EMBEDDING, PROJECTION, WhisperArchitecture
+from .whisper_matrices import ALL, WhisperMatrices, ranged
 
-Floats = npt.NDArray[np.float32]
-Dtype = type[np.float32] | type[np.float16]
+Form = Callable[[GraphBuilder, CTranslate2File], WhisperMatrices]
+"""Makes what stores the matrices of a graph."""
 
 _OPSET = 20
 _EPSILON = 1e-5
 _TO_THE_END = (1 << 63) - 1
-_ALL = slice(None)
-_CHUNK_ROWS = 4096  # of the embedding, that are widened at a time
 
 
 class _Graph:
     """A graph that is made of the variables of a source."""
 
-    def __init__(self, source: CTranslate2File, architecture: WhisperArchitecture, path: Path, dtype: Dtype) -> None:
+    def __init__(self, source: CTranslate2File, architecture: WhisperArchitecture, path: Path, form: Form) -> None:
         self.path = path
         self.data = ExternalData(path.with_name(f"{path.name}.data"))
         self.builder = GraphBuilder(self.data)
         self.architecture = architecture
         self._source = source
-        self._dtype = dtype
-        self._tables: set[str] = set()
+        self.matrices = form(self.builder, source)
 
-    def vector(self, name: str, rows: slice = _ALL) -> str:
+    def vector(self, name: str, rows: slice = ALL) -> str:
         """A variable of one dimension, or a table of positions, as float32."""
         values = self._source.floats(name, rows)
-        stored = self.builder.weight(_named(name, rows), values.shape, np.float32, [values])
+        stored = self.builder.weight(ranged(name, rows), values.shape, np.float32, [values])
         self._source.report(name)
         return stored
 
-    def matrix(self, name: str, rows: slice = _ALL) -> str:
-        """A matrix [outputs, inputs], or some of its rows, transposed."""
-        values = self._narrowed(name, self._source.floats(name, rows).T)
-        stored = self.builder.weight(_named(name, rows), values.shape, self._dtype, [values])
-        self._source.report(name)
-        return self.widened(stored)
-
-    def kernel(self, name: str) -> str:
-        """The weight of a convolution."""
-        values = self._source.floats(name)
-        self.builder.weight(name, values.shape, self._dtype, [self._narrowed(name, values)])
-        self._source.report(name)
-        return self.widened(name)
-
-    def table(self, name: str, count: int) -> str:
-        """The first rows of the embedding or the output matrix, as they are stored: not widened."""
-        if name not in self._tables:
-            self._tables.add(name)
-            starts = range(0, count, _CHUNK_ROWS)
-            chunks = (self._source.floats(name, slice(start, min(start + _CHUNK_ROWS, count))) for start in starts)
-            pieces = (self._narrowed(name, chunk) for chunk in chunks)
-            self.builder.weight(name, (count, self.architecture.width), self._dtype, pieces)
-            self._source.report(name)
-        return name
-
-    def product(self, value: str, name: str, rows: slice = _ALL) -> str:
+    def product(self, value: str, name: str, rows: slice = ALL) -> str:
         """Multiply [..., inputs] by a matrix, without its bias."""
-        return self.builder.node("MatMul", [value, self.matrix(f"{name}/weight", rows)])
+        return self.matrices.product(value, f"{name}/weight", rows)
 
-    def linear(self, value: str, name: str, rows: slice = _ALL) -> str:
+    def linear(self, value: str, name: str, rows: slice = ALL) -> str:
         return self.builder.node("Add", [self.product(value, name, rows), self.vector(f"{name}/bias", rows)])
 
     def norm(self, value: str, name: str) -> str:
@@ -108,28 +79,13 @@ class _Graph:
     def save(self, name: str) -> None:
         self.builder.save(self.path, _OPSET, name)
 
-    def widened(self, value: str) -> str:
-        """A stored weight, or what was looked up in one, as float32."""
-        return value if self._dtype is np.float32 else self.builder.node("Cast", [value], to=TensorProto.FLOAT)
-
     def _norm_weights(self, name: str) -> tuple[str, str]:
         return self.vector(f"{name}layer_norm/gamma"), self.vector(f"{name}layer_norm/beta")
 
-    def _narrowed(self, name: str, values: Floats) -> npt.NDArray[np.floating]:
-        try:
-            with np.errstate(over="raise"):
-                return values.astype(self._dtype, copy=False)
-        except FloatingPointError:
-            raise refuse(self._source.path, f"{name} has values beyond float16; use weights='f32'") from None
 
-
-def _named(name: str, rows: slice) -> str:
-    return name if rows == _ALL else f"{name}[{rows.start}:{rows.stop}]"
-
-
-def write_encoder(source: CTranslate2File, architecture: WhisperArchitecture, path: Path, dtype: Dtype) -> None:
+def write_encoder(source: CTranslate2File, architecture: WhisperArchitecture, path: Path, form: Form) -> None:
     """Write the encoder, and the keys and values that the decoder's cross-attention has of its result."""
-    graph = _Graph(source, architecture, path, dtype)
+    graph = _Graph(source, architecture, path, form)
     try:
         builder, width = graph.builder, architecture.width
         builder.input("input_features", np.float32, ["batch", architecture.mel_count, FRAME_COUNT])
@@ -137,7 +93,12 @@ def write_encoder(source: CTranslate2File, architecture: WhisperArchitecture, pa
         stream = "input_features"
         for name, stride in (("encoder/conv1", 1), ("encoder/conv2", 2)):
             with builder.scope(name):
-                stream = builder.node("Conv", [stream, *_kernel(graph, name)], pads=[1, 1], strides=[stride])
+                stream = builder.node(
+                    "Conv",
+                    [stream, graph.matrices.kernel(f"{name}/weight"), graph.vector(f"{name}/bias")],
+                    pads=[1, 1],
+                    strides=[stride],
+                )
                 stream = builder.node("Gelu", [stream], approximate="none")
         stream = builder.node("Transpose", [stream], perm=[0, 2, 1])
         stream = builder.node("Add", [stream, graph.vector("encoder/position_encodings/encodings")])
@@ -155,10 +116,6 @@ def write_encoder(source: CTranslate2File, architecture: WhisperArchitecture, pa
         graph.save("encoder")
     finally:
         graph.data.close()
-
-
-def _kernel(graph: _Graph, name: str) -> tuple[str, str]:
-    return graph.kernel(f"{name}/weight"), graph.vector(f"{name}/bias")
 
 
 def _self_attention(graph: _Graph, normed: str, name: str) -> str:
@@ -199,18 +156,17 @@ def _cross_caches(graph: _Graph, layer: int) -> None:
 
 
 def write_decoder(
-    source: CTranslate2File, architecture: WhisperArchitecture, path: Path, dtype: Dtype, vocabulary_size: int
+    source: CTranslate2File, architecture: WhisperArchitecture, path: Path, form: Form, vocabulary_size: int
 ) -> None:
     """Write the decoder for the first `vocabulary_size` tokens of the embedding."""
-    graph = _Graph(source, architecture, path, dtype)
+    graph = _Graph(source, architecture, path, form)
     try:
         builder = graph.builder
         builder.input("input_ids", np.int64, ["batch", "tokens"])
         builder.output("logits", np.float32, ["batch", 1, vocabulary_size])
         _declare_caches(graph)
         with builder.scope("embedding"):
-            table = graph.table(EMBEDDING, vocabulary_size)
-            rows = graph.widened(builder.node("Gather", [table, "input_ids"], axis=0))
+            rows = graph.matrices.lookup(EMBEDDING, vocabulary_size, "input_ids")
             stream = builder.node("Add", [rows, _positions(graph)])
         normed = graph.norm(stream, "decoder/layer_0/self_attention/")
         last = architecture.decoder_layers - 1
@@ -218,10 +174,8 @@ def write_decoder(
             with builder.scope(f"decoder/layer_{layer}"):
                 stream, normed = _decoder_layer(graph, layer, (stream, normed), layer == last)
         with builder.scope("output"):
-            matrix = graph.table(PROJECTION if architecture.has_projection else EMBEDDING, vocabulary_size)
-            flat = builder.node("Reshape", [normed, builder.integers(-1, architecture.width)])
-            logits = builder.node("Gemm", [flat, graph.widened(matrix)], transB=1)
-            builder.node("Unsqueeze", [logits, builder.integers(1)], output="logits")
+            matrix = PROJECTION if architecture.has_projection else EMBEDDING
+            graph.matrices.logits(normed, matrix, vocabulary_size, "logits")
         graph.save("decoder")
     finally:
         graph.data.close()

@@ -15,7 +15,7 @@ from typing import Any
 from winml_lite import WinMLError
 
 from ..codes import FILE_NOT_FOUND
-from ..reading import read_bytes
+from ..reading import read_json, read_json_if_there
 from ..tokenizer import Tokenizer
 from ..whisper_folder import TIMESTAMP_COUNT, TIMESTAMP_SECONDS, TOKENIZER_FILE, WhisperTokens
 from ..whisper_tokens import find_tokens
@@ -35,7 +35,7 @@ def write_tokenizer(source: Path, folder: Path, row_count: int) -> WhisperTokens
     if not path.is_file():
         mend = "copy the one of the same kind of Whisper, English-only or multilingual, into the folder"
         raise WinMLError(FILE_NOT_FOUND, "convert_whisper", f"{source} holds no {TOKENIZER_FILE}: {mend}")
-    content = _read_json(path)
+    content = read_json(path, "convert_whisper")
     begin = _add_timestamps(path, content)
     count = begin + TIMESTAMP_COUNT
     if count > row_count:
@@ -52,16 +52,6 @@ def write_tokenizer(source: Path, folder: Path, row_count: int) -> WhisperTokens
     if max(tokens.suppress, default=0) >= count or tokens.timestamp_begin != begin:
         raise invalid(str(path), "the special tokens are not in the order of a Whisper vocabulary")
     return _with_config(source / _CONFIG_FILE, tokens, count)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(read_bytes(path).decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise invalid(str(path), f"this is no JSON: {error}") from None
-    if not isinstance(content, dict):
-        raise invalid(str(path), "this is no JSON object")
-    return content
 
 
 def _add_timestamps(path: Path, content: dict[str, Any]) -> int:
@@ -96,7 +86,7 @@ def _check_ids(path: Path, content: Mapping[str, Any], row_count: int) -> None:
 
 def _with_config(path: Path, tokens: WhisperTokens, count: int) -> WhisperTokens:
     """Take over what the configuration of the model says about its tokens."""
-    config = _read_json(path) if path.is_file() else {}
+    config = read_json_if_there(path, "convert_whisper")
     changes: dict[str, Any] = {}
     for key, name in (("suppress_ids", "suppress"), ("suppress_ids_begin", "suppress_at_begin")):
         if isinstance(config.get(key), list):

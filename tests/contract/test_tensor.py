@@ -780,6 +780,31 @@ def test_t54_other_types_of_tokens(runtime: Runtime) -> None:
         runtime.tensor_from_tokens([2**31], options=TokenTensorOptions(T.INT32))
 
 
+class LetterTokenizer:
+    """Gives each letter its number in the alphabet, and 0 before the text."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        return [0] * add_special_tokens + [ord(letter) - ord("a") + 1 for letter in text]
+
+
+def test_t54_the_tokens_of_a_text(runtime: Runtime) -> None:
+    tensor = runtime.tensor_from_text("cab", LetterTokenizer())
+    assert tensor.desc() == (T.INT64, (1, 4))
+    assert tensor.token_ids() == [0, 3, 1, 2]
+
+
+def test_t54_the_tokens_of_a_text_alone(runtime: Runtime) -> None:
+    options = TokenTensorOptions(T.INT32)
+    tensor = runtime.tensor_from_text("cab", LetterTokenizer(), add_special_tokens=False, options=options)
+    assert tensor.desc() == (T.INT32, (1, 3))
+    assert tensor.token_ids() == [3, 1, 2]
+
+
+def test_t54_a_text_without_tokens(runtime: Runtime) -> None:
+    with pytest.raises(ValueError, match="token_ids must not be empty"):
+        runtime.tensor_from_text("", LetterTokenizer(), add_special_tokens=False)
+
+
 @pytest.mark.parametrize("array", [np.array([[1, 2, 3]], np.int64), np.array([1, 2, 3], np.int32)])
 def test_t55_tokens_of_a_tensor(runtime: Runtime, array: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> None:
     tensor = runtime.tensor_from_numpy(array)

@@ -386,8 +386,9 @@ def test_other_sources(tmp_path: Path) -> None:
         genai.load_classifier("smollm2")
     assert "genai.load('smollm2')" in str(caught.value)
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
-    with failing(codes.E_INVALIDARG):
+    with failing(codes.E_INVALIDARG) as caught:
         genai.load_classifier(tmp_path / "model.gguf")
+    assert "an image classifier is an .onnx or .ort file" in str(caught.value)
 
 
 def test_other_loaders_say_what_loads_a_classifier(folder: Path) -> None:

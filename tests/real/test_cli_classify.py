@@ -95,7 +95,7 @@ def test_a_picture_that_cannot_be_read_does_not_stop_the_others(folder: Path) ->
     missing, broken, last = result.stderr.splitlines()
     assert missing == "Error: no.png: there is no such file (0x80070002)"
     assert broken.startswith("Error: broken.png: ")
-    assert last == "Error: 2 of 3 pictures could not be read"
+    assert last == "Error: 2 of 3 files could not be read"
 
 
 def test_a_single_picture_that_cannot_be_read(folder: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_single_picture_that_cannot_be_read(folder: Path) -> None:
     ("arguments", "said"),
     [
         (["red.png", "--save", "drawing.xyz"], "--save drawing.xyz: unknown file extension: .xyz"),
-        (["red.png", "blue.png", "--save", "red.png"], "--save names a folder for several pictures"),
+        (["red.png", "blue.png", "--save", "red.png"], "--save names a folder for several files"),
         (["red.png", "--size", "9"], "takes pictures of 8 x 8, not of 9 x 9"),
         (["red.png", "--size", "large"], "--size takes a number, or two as in 320x240, not 'large'"),
         (["red.png", "--top", "0"], "--top"),

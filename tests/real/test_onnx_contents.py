@@ -91,6 +91,26 @@ def test_a_custom_operator(runtime: Runtime, operators: Path) -> None:
     assert stages[1].output(0).to_numpy().tolist() == [7, 11]
 
 
+def test_a_model_with_a_custom_operator_is_compiled(runtime: Runtime, operators: Path, tmp_path: Path) -> None:
+    source = runtime.load_model_from_buffer(TWICE.SerializeToString())
+    compiler = runtime.create_cpu_target().model_compiler()
+    options = compiler.create_options()
+    with failing(0x80070002):
+        options.register_custom_ops_library(tmp_path / "absent.so")
+    options.register_custom_ops_library(operators)
+    compiler.compile_to_file(source, tmp_path / "out.onnx", options=options)
+    save_as_ort(source, tmp_path / "out.ort", custom_operators=[operators])
+    for name in ("out.onnx", "out.ort"):
+        builder = runtime.create_pipeline_builder()
+        stage = builder.add_model_stage(runtime.load_model(tmp_path / name))
+        stage.ort_options().register_custom_ops_library(operators)
+        pipeline = builder.build()
+        stage.bind_input(0, runtime.tensor_from_numpy(floats(1, 2)))  # type: ignore[arg-type]
+        stage.request_output(0)
+        pipeline.run()
+        assert stage.output(0).to_numpy().tolist() == [3, 5]
+
+
 def test_a_custom_operator_without_its_library(runtime: Runtime) -> None:
     with failing(0x80004005) as caught:
         added(runtime, TWICE)

@@ -85,9 +85,8 @@ class StageOptions:
     draft_predictor_enabled: bool = False
     draft_predictor_path: str | None = None
     ort: OrtOptions | None = None
-    """None unless an ONNX Runtime option was set."""
     llama: LlamaOptions | None = None
-    """None unless a llama.cpp option was set."""
+    """Both are None unless an option of that engine was set."""
     debug_name: str = "stage"
 
 
@@ -98,6 +97,7 @@ class CompileOptions:
     is_durable: bool
     """Whether the result shall suit any hardware, and not only the device it is compiled for."""
     dimension_overrides: tuple[tuple[str, int], ...] = ()
+    operator_libraries: tuple[str, ...] = ()
 
 
 class CompileOutput(Protocol):

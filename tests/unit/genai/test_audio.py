@@ -67,6 +67,8 @@ class TestAudio:
             (np.array([-(2**31), 2**30, 1], np.int32), [-1, 0.5, 2.0**-31]),
             (np.array([0.5, -0.25], np.float64), [0.5, -0.25]),
             (np.array([0.5, -0.25], np.float16), [0.5, -0.25]),
+            (np.array([-32768, 16384], ">i2"), [-1, 0.5]),
+            (np.array([0.5, -0.25], ">f4"), [0.5, -0.25]),
             ([0.5, -0.25], [0.5, -0.25]),
         ],
     )
@@ -266,6 +268,22 @@ class TestReadingFailures:
         with pytest.raises(TypeError, match="binary mode"):
             read_audio(io.StringIO("RIFF"))  # type: ignore[arg-type]
 
+    def test_a_file_object_that_gives_more_than_it_was_asked_for(self) -> None:
+        class Generous(io.BytesIO):
+            def read(self, size: int | None = -1, /) -> bytes:
+                return super().read(size) + bytes(1000)
+
+        with pytest.raises(ValueError, match="when 12 were asked for"):
+            read_audio(Generous(wav(np.zeros((100, 1)))))
+
+    def test_a_file_object_at_a_place_that_cannot_be(self) -> None:
+        class Lost(io.BytesIO):
+            def tell(self) -> int:
+                return 1 << 70
+
+        with pytest.raises(ValueError, match="the position in the file"):
+            read_audio(Lost(wav(np.zeros((100, 1)))))
+
     def test_what_a_file_object_raises_comes_through(self, capfd: pytest.CaptureFixture[str]) -> None:
         class Broken(io.BytesIO):
             def read(self, size: int | None = -1, /) -> bytes:
@@ -407,6 +425,7 @@ class TestWriting:
             ("a", None, "must end with"),
             ("a.doc", None, "must end with"),
             ("a.raw", None, "must end with"),
+            ("a.sd2", None, "must end with"),
             ("a.wav", "int8", "sample_format"),
             ("a.flac", "float32", "FLAC"),
             ("a.mp3", "int16", "leave sample_format out"),
@@ -416,6 +435,23 @@ class TestWriting:
         with pytest.raises(ValueError, match=message):
             write_audio(tmp_path / name, Audio([0.0], 8000), sample_format=sample_format)
         assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(("name", "rate"), [("a.ogg", 200_001), ("a.oga", 768_000), ("a.wav", 2**31)])
+    def test_rates_that_libsndfile_does_not_survive(self, name: str, rate: int, tmp_path: Path) -> None:
+        with pytest.raises(WinMLError, match=f"not {rate}") as caught:
+            write_audio(tmp_path / name, Audio(np.zeros(100), rate))
+        assert caught.value.hresult == 0x80004005
+        assert list(tmp_path.iterdir()) == []
+
+    def test_the_highest_rate_of_ogg(self, tmp_path: Path) -> None:
+        write_audio(tmp_path / "a.ogg", Audio(np.zeros(100), 200_000))
+        assert read_audio(tmp_path / "a.ogg").sample_rate == 200_000
+
+    @pytest.mark.skipif(os.name == "nt" or sys.platform == "darwin", reason="file names are text there")
+    def test_a_name_that_is_no_text(self, tmp_path: Path) -> None:
+        path = tmp_path / os.fsdecode(b"\xff.wav")
+        write_audio(path, Audio([0.5], 8000))
+        assert read_audio(path).samples.tolist() == [0.5]
 
     def test_a_missing_folder(self, tmp_path: Path) -> None:
         with pytest.raises(WinMLError) as caught:

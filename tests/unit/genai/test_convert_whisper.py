@@ -271,7 +271,7 @@ def test_other_formats_are_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"\xff", "this is no JSON"),
+        (b"\xff", "cannot be read as JSON"),
         (b"[]", "no JSON object"),
         (b"{}", "no list of added tokens"),
         (b'{"added_tokens": []}', r"it has no <\|notimestamps\|>"),

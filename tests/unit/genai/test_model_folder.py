@@ -12,7 +12,14 @@ import pytest
 from onnx import TensorProto, helper
 
 from fakes.rig import failing
-from genai.model_folder import DecoderSettings, DecoderWiring, declare_state, find_decoder, read_settings, wire_decoder
+from genai.model_folder import (
+    DecoderSettings,
+    DecoderWiring,
+    declare_state,
+    find_model_file,
+    read_settings,
+    wire_decoder,
+)
 from winml_lite import Model, Runtime
 
 FILE_NOT_FOUND = 0x80070002
@@ -37,13 +44,13 @@ def touch(folder: Path, *names: str) -> None:
 def test_the_configuration_names_the_decoder(tmp_path: Path) -> None:
     touch(tmp_path, "text.onnx", "other.onnx")
     write_config(tmp_path, {"model": {"decoder": {"filename": "text.onnx"}}})
-    assert find_decoder(tmp_path) == tmp_path / "text.onnx"
+    assert find_model_file(tmp_path) == tmp_path / "text.onnx"
 
 
 def test_a_decoder_that_is_named_but_missing_is_file_not_found(tmp_path: Path) -> None:
     write_config(tmp_path, {"model": {"decoder": {"filename": "text.onnx"}}})
     with failing(FILE_NOT_FOUND) as caught:
-        find_decoder(tmp_path)
+        find_model_file(tmp_path)
     assert "names text.onnx" in str(caught.value)
 
 
@@ -51,14 +58,14 @@ def test_a_decoder_that_is_named_but_missing_is_file_not_found(tmp_path: Path) -
 def test_a_decoder_without_a_single_file_is_not_supported(tmp_path: Path, decoder: Any) -> None:
     write_config(tmp_path, {"model": {"decoder": decoder}})
     with failing(NOT_SUPPORTED):
-        find_decoder(tmp_path)
+        find_model_file(tmp_path)
 
 
 @pytest.mark.parametrize("content", [[], {}, {"model": 5}, {"model": {"decoder": "model.onnx"}}])
 def test_a_configuration_of_another_shape_is_invalid(tmp_path: Path, content: Any) -> None:
     write_config(tmp_path, content)
     with failing(INVALID_DATA) as caught:
-        find_decoder(tmp_path)
+        find_model_file(tmp_path)
     assert str(tmp_path) in str(caught.value)
 
 
@@ -66,31 +73,31 @@ def test_a_configuration_of_another_shape_is_invalid(tmp_path: Path, content: An
 def test_a_configuration_that_is_no_json_is_invalid(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "genai_config.json").write_bytes(content)
     with failing(INVALID_DATA) as caught:
-        find_decoder(tmp_path)
+        find_model_file(tmp_path)
     assert "genai_config.json" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["model.onnx", "decoder_model_merged.onnx", "onnx/model.onnx", "anything.onnx"])
 def test_a_plain_folder_has_one_decoder(tmp_path: Path, name: str) -> None:
     touch(tmp_path, name)
-    assert find_decoder(tmp_path) == tmp_path / name
+    assert find_model_file(tmp_path) == tmp_path / name
 
 
 def test_usual_names_win_over_others(tmp_path: Path) -> None:
     touch(tmp_path, "encoder.onnx", "model.onnx")
-    assert find_decoder(tmp_path) == tmp_path / "model.onnx"
+    assert find_model_file(tmp_path) == tmp_path / "model.onnx"
 
 
 def test_several_unnamed_graphs_are_listed(tmp_path: Path) -> None:
     touch(tmp_path, "one.onnx", "two.onnx")
     with failing(NOT_SUPPORTED) as caught:
-        find_decoder(tmp_path)
+        find_model_file(tmp_path)
     assert "one.onnx, two.onnx" in str(caught.value)
 
 
 def test_an_empty_folder_says_what_is_missing(tmp_path: Path) -> None:
     with failing(FILE_NOT_FOUND) as caught:
-        find_decoder(tmp_path)
+        find_model_file(tmp_path)
     assert "neither genai_config.json nor an ONNX file" in str(caught.value)
 
 

@@ -138,6 +138,30 @@ def test_a_picture_is_turned_as_its_camera_has_noted(orientation: int, corner: l
     assert found.shape == ((3, 2, 3) if orientation < 5 else (2, 3, 3))
 
 
+def test_a_picture_of_many_rows_is_read_whole() -> None:
+    pillow()
+    from PIL import Image
+
+    wide = np.random.default_rng(3).integers(0, 256, (41, 5000, 3), np.uint8)
+    assert np.array_equal(read_picture(Image.fromarray(wide)), wide)
+    alpha = np.dstack([wide, np.full((41, 5000), 255, np.uint8)])
+    assert np.array_equal(read_picture(Image.fromarray(alpha)), wide)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "I;16", "RGBA"])
+@pytest.mark.parametrize("size", [(0, 0), (0, 5), (5, 0)])
+def test_an_empty_image_of_pillow_is_refused(mode: str, size: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="the picture is empty"):
+        read_picture(pillow().new(mode, size))
+
+
+def test_an_image_of_pillow_whose_file_is_damaged() -> None:
+    whole = saved(pillow().fromarray(np.zeros((50, 60, 3), np.uint8)), "JPEG")
+    with failing(0x80070570) as caught:
+        read_picture(pillow().open(BytesIO(whole[: len(whole) - 40])))
+    assert "the picture is damaged" in str(caught.value)
+
+
 def test_of_several_frames_it_is_the_first() -> None:
     first, second = (pillow().new("RGB", (2, 2), colour) for colour in ("white", "black"))
     data = saved(first, "GIF", save_all=True, append_images=[second])
@@ -162,6 +186,12 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
         read_picture(tmp_path / "nowhere.png")
     with failing(0x80070057):
         read_picture(tmp_path)
+    (tmp_path / "file").touch()
+    with failing(0x80070002):
+        read_picture(tmp_path / "file" / "below.png")
+    for impossible in ("n" * 5000, "zero\0byte"):
+        with failing(0x80004005):
+            read_picture(impossible)
 
 
 def test_too_many_pixels(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,15 @@ from fakes.backend import FakeBackend, Script
 from fakes.rig import failing
 from genai.model_folder import read_pipeline
 from genai.pipeline_folder import assemble_pipeline
-from winml_lite import Runtime
+from genai.placement import placement
+from genai.session_settings import SessionSettings
+from winml_lite import ExecutionTargetKind, Runtime
 from winml_lite.native.backend import replaced_backend
 
 FILE_NOT_FOUND = 0x80070002
 INVALID_DATA = 0x8007000D
 NOT_SUPPORTED = 0x80070032
+ON_THE_CPU = SessionSettings(placement(ExecutionTargetKind.CPU, None, None))
 
 
 @pytest.fixture(autouse=True)
@@ -77,7 +80,7 @@ def connected(folder: Path, runtime: Runtime) -> tuple[list[str], str, str, str]
     """Names of all stages, then of those that take the ids, give the logits, and keep the cache."""
     pipeline = read_pipeline(folder)
     assert pipeline is not None
-    assembly = assemble_pipeline(runtime, pipeline, runtime.create_cpu_target())
+    assembly = assemble_pipeline(runtime, pipeline, lambda _: ON_THE_CPU)
     endpoints, owner = assembly.finish(folder, 64, None)
     names = [stage.debug_name for stage in endpoints.others]
     assert owner.sequence_capacity == 64

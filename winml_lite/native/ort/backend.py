@@ -106,7 +106,10 @@ def _located(error: WinMLError, artifact: OnnxArtifact, context: str = "") -> Wi
     place = artifact.path or "the model buffer"
     message = (error.native_message or "").strip()
     if "is not a registered function/op" in message:
-        message += "; the library of a custom operator goes to Stage.ort_options().register_custom_ops_library"
+        message += (
+            "; the library of a custom operator goes to Stage.ort_options().register_custom_ops_library, "
+            "to genai.load(custom_operators=...), or at the terminal to --custom-operators"
+        )
     if "limit for embedded initializer data" in message:
         message += " One tensor of 2 GiB or more has to lie in a file beside the model; in resources it may not."
     return type(error)(error.hresult, error.context or context, f"{place}: {message}")

@@ -20,7 +20,7 @@ from ...files.mapped import check_unchanged, open_mapped
 from ...handles import Resource
 from .. import ffi
 from ..activity import Activity, apart
-from ..backend import SMALLEST_EXTERNAL, CompileOptions, CompileOutput, Placement, StageOptions
+from ..backend import SMALLEST_EXTERNAL, CompileOptions, CompileOutput, OrtOptions, Placement, StageOptions
 from ..errands import Errands
 from ..hardware import Device
 from . import api
@@ -117,8 +117,7 @@ def _explained(error: WinMLError, device: Device | None) -> WinMLError:
 
 
 def _compile(task: _Task) -> None:
-    stage = StageOptions(dimension_overrides=task.options.dimension_overrides)
-    settings = session_options(task.artifact, stage, task.device)
+    settings = session_options(task.artifact, _stage_options(task.options), task.device)
     load = Load(settings)
     errands = Errands()
     try:
@@ -246,13 +245,18 @@ def save_optimized(artifact: OnnxArtifact, options: CompileOptions, path: str) -
     if artifact.identity is not None:
         check_unchanged(artifact.identity, "")
     artifact = _with_true_inputs(artifact)
-    settings = session_options(artifact, StageOptions(dimension_overrides=options.dimension_overrides), None)
+    settings = session_options(artifact, _stage_options(options), None)
     api.AddSessionConfigEntry(settings.pointer, b"session.save_model_format", b"ORT")
     api.SetOptimizedModelFilePath(settings.pointer, api.native_path(path))
     api.SetSessionGraphOptimizationLevel(settings.pointer, _BASIC if options.is_durable else _ALL)
     with _written_by_the_engine(path):
         _make_session(artifact, settings)
-    _check_saved(OnnxArtifact((), (), "ort", path=path))
+    _check_saved(OnnxArtifact((), (), "ort", path=path), _stage_options(replace(options, dimension_overrides=())))
+
+
+def _stage_options(options: CompileOptions) -> StageOptions:
+    ort = OrtOptions(operator_libraries=options.operator_libraries)
+    return StageOptions(ort=ort, dimension_overrides=options.dimension_overrides)
 
 
 @contextmanager
@@ -266,9 +270,9 @@ def _written_by_the_engine(path: str) -> Iterator[None]:
         raise
 
 
-def _check_saved(artifact: OnnxArtifact) -> None:
+def _check_saved(artifact: OnnxArtifact, options: StageOptions) -> None:
     """Load what was saved: the engine also writes constants of types that it then cannot read, as those of 4 bits."""
-    settings = session_options(artifact, StageOptions(), None)
+    settings = session_options(artifact, options, None)
     api.SetSessionGraphOptimizationLevel(settings.pointer, _NONE)
     try:
         _make_session(artifact, settings)

@@ -179,12 +179,26 @@ def _add_operators(settings: int, path: str) -> None:
         raise WinMLError(code, error.context, text) from None
 
 
+_LEVELS = {
+    "ORT_DISABLE_ALL": 0,
+    "ORT_ENABLE_BASIC": 1,
+    "ORT_ENABLE_EXTENDED": 2,
+    "ORT_ENABLE_LAYOUT": 3,
+    "ORT_ENABLE_ALL": 99,
+}
+"""How far the engine optimises a graph; it does all if nothing is set."""
+
+
 def _set_entry(settings: int, key: str, value: str) -> None:
-    """Set a session config entry; two keys in use are functions of the C API and not entries of it."""
+    """Set a session config entry; three keys in use are functions of the C API and not entries of it."""
     if key == "session.log_severity_level":
         if value not in ("0", "1", "2", "3", "4"):
             raise WinMLError(E_INVALIDARG, "", f"{key} must be 0..4, not {value!r}")
         api.SetSessionLogSeverityLevel(settings, int(value))
+    elif key == "session.graph_optimization_level":
+        if value not in _LEVELS:
+            raise WinMLError(E_INVALIDARG, "", f"{key} must be one of {', '.join(_LEVELS)}, not {value!r}")
+        api.SetSessionGraphOptimizationLevel(settings, _LEVELS[value])
     elif key == "session.enable_profiling":
         api.EnableProfiling(settings, api.native_path(value))
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -21,18 +22,44 @@ def targets(files: tuple[str, ...], place: Path | None, option: str, ending: str
 
     place: what `option` names: a file for one, a folder for several, which is made. There the names are those of the
         files, with another `ending`; equal ones get numbers, and standard input is called `unnamed`.
+
+    UsageError where one of the files would be written over.
     """
     if place is None:
         return [None] * len(files)
-    if len(files) == 1 and not place.is_dir():
-        return [place]
+    found = [place] if len(files) == 1 and not place.is_dir() else _inside(place, files, option, ending, unnamed)
+    given = {identity for file in files if (identity := _identity(file)) is not None}
+    for target in found:
+        if _identity(target) in given:
+            raise click.UsageError(f"{option} would write over {target}, which is to be read; name another place")
+    return [*found]
+
+
+def _inside(place: Path, files: tuple[str, ...], option: str, ending: str, unnamed: str) -> list[Path]:
+    """Make a folder and return a name in it for each file, no two of them equal in any letter case."""
     if place.exists() and not place.is_dir():
         raise click.UsageError(f"{option} names a folder for several files, and {place} is a file")
     place.mkdir(parents=True, exist_ok=True)
-    names = [Path(file).stem if file != STANDARD_INPUT else unnamed for file in files]
-    earlier = [names[:index].count(name) for index, name in enumerate(names)]
-    numbers = [f"-{count + 1}" if count else "" for count in earlier]
-    return [place / f"{name}{number}{ending}" for name, number in zip(names, numbers, strict=True)]
+    found: list[Path] = []
+    taken: set[str] = set()
+    for file in files:
+        stem = Path(file).stem if file != STANDARD_INPUT else unnamed
+        name, number = stem, 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{stem}-{number}"
+        taken.add(name.casefold())
+        found.append(place / f"{name}{ending}")
+    return found
+
+
+def _identity(file: str | Path) -> tuple[int, int] | None:
+    """Return what tells a file from all others by whatever name, None where there is none."""
+    try:
+        status = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return status.st_dev, status.st_ino
 
 
 def tell_unreadable(file: str, error: genai.WinMLError, *, is_only: bool) -> None:

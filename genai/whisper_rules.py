@@ -56,8 +56,7 @@ class RowMask:
         The copy is written anew by the next call.
         """
         masked = self._row
-        np.copyto(masked, row, casting="same_kind")
-        np.copyto(masked, _NEVER, where=np.isnan(masked))
+        np.fmax(row, _NEVER, out=masked, casting="same_kind")  # a copy in which NaN is -inf
         masked[self._never] = _NEVER
         if not said:
             masked[self._never_first] = _NEVER
@@ -99,7 +98,9 @@ def _log_sum(values: Row) -> float:
     highest = float(values.max())
     if not np.isfinite(highest):
         return highest
-    return highest + float(np.log(np.exp(values - np.float32(highest)).sum(dtype=np.float64)))
+    weights = values - np.float32(highest)
+    np.exp(weights, out=weights)
+    return highest + float(np.log(weights.sum()))
 
 
 def _indices(token_ids: Sequence[int] | set[int] | tuple[int, ...], vocabulary_size: int) -> npt.NDArray[np.intp]:

@@ -12,9 +12,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import genai
+from fakes.threads import in_threads
 
 ASKED = "<|im_start|>user\nWhat?<|im_end|>\n<|im_start|>assistant\n"
 SENTENCE = "Paris is the capital of France, a city with good café and museums."
@@ -34,7 +35,7 @@ def eight_threads(path: str) -> None:
                 if answer != SENTENCE:
                     wrong.append(answer)
 
-        run_all(work, 8)
+        in_threads(work, 8)
     assert wrong == []
 
 
@@ -49,7 +50,7 @@ def chats_in_threads(path: str) -> None:
                 assert chat.send("What?").text == SENTENCE
             lengths.append(len(chat.messages))
 
-        run_all(work, 4)
+        in_threads(work, 4)
     assert lengths == [8] * 4
 
 
@@ -67,8 +68,8 @@ def dropped_streams(path: str) -> None:
             ring: list[object] = [model.stream(ASKED)]
             ring.append(ring)
 
-        run_all(work, 4)
-        run_all(drop_in_a_cycle, 1)
+        in_threads(work, 4)
+        in_threads(drop_in_a_cycle, 1)
         gc.collect()
         assert model.generate(ASKED, timeout=10).text == SENTENCE
 
@@ -204,26 +205,6 @@ def fork_while_another_thread_streams(path: str) -> None:
     assert os.waitpid(pid, 0)[1] == 7 << 8
     go_on.set()
     thread.join()
-
-
-def run_all(work: Callable[[int], None], count: int) -> None:
-    """Run `work` in threads and raise the first error of any of them."""
-    errors: list[BaseException] = []
-
-    def guarded(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
-    if errors:
-        raise errors[0]
 
 
 if __name__ == "__main__":

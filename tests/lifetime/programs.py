@@ -15,13 +15,17 @@ WARNINGS = ("-W", "error", "-W", "ignore:This process .* is multi-threaded:Depre
 
 
 def run_quietly(file: str, program: str, files: ModelFiles, engine: str, graph: str = "add", **variables: str) -> None:
-    """Run `file PROGRAM MODEL ENGINE`: it ends with 0 and says nothing, within 100 seconds."""
-    path = files.onnx(graph) if engine == "ort" else files.gguf
+    """Run `file PROGRAM MODEL ENGINE`: it ends with 0 and says nothing."""
+    run_program(file, program, files.onnx(graph) if engine == "ort" else files.gguf, engine, **variables)
+
+
+def run_program(file: str, program: str, *arguments: str | Path, **variables: str) -> None:
+    """Run `file PROGRAM ARGUMENTS`: it ends with 0 and says nothing, within 250 seconds."""
     done = subprocess.run(
-        [sys.executable, *WARNINGS, "-X", "faulthandler", str(FOLDER / file), program, path, engine],
+        [sys.executable, *WARNINGS, "-X", "faulthandler", str(FOLDER / file), program, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))), **variables},
     )

@@ -12,13 +12,14 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from fakes.threads import in_threads
 from genai import Tokenizer
 from genai.tasks import (
     AutomaticSpeechRecognitionSession,
@@ -138,7 +139,7 @@ def threads_with_a_model_each(folder: str) -> None:
             assert said(start(objects)) == SAYS
         objects["session"].close()
 
-    run_all(work, 4)
+    in_threads(work, 4)
 
 
 def sessions_move_between_threads(folder: str) -> None:
@@ -267,26 +268,6 @@ def resident() -> int:
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
     return int(psutil.Process().memory_info().rss)
-
-
-def run_all(work: Callable[[int], None], count: int) -> None:
-    """Run `work` in threads and raise the first error of any of them."""
-    errors: list[BaseException] = []
-
-    def guarded(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
-    if errors:
-        raise errors[0]
 
 
 if __name__ == "__main__":

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from lifetime.programs import run_program
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama")]
-
-FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[1]
 
 
 def run_silently(program: str, folder: Path) -> None:
     """Run a program of `chat_media_programs.py`: it must end well and print nothing."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(FOLDER / "chat_media_programs.py"), program, str(folder)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_ARENA_MAX": "1"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    run_program("chat_media_programs.py", program, folder, MALLOC_ARENA_MAX="1")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process cannot interrupt itself there")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lifetime.programs import run_program
 
 from fakes.model_files import ModelFiles, require_engine
 from models.recipes import encoder_gguf, encoder_onnx, random_gguf, random_onnx
-
-FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[1]
 
 
 @pytest.fixture(params=["llama", "ort"])
@@ -26,16 +23,7 @@ def encoder(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
 
 def run_silently(program: str, path: str | Path) -> None:
     """Run a program of `embedding_programs.py`: it must end well and print nothing."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(FOLDER / "embedding_programs.py"), program, str(path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    run_program("embedding_programs.py", program, path)
 
 
 def test_exit_with_a_model_alive(encoder: Path) -> None:

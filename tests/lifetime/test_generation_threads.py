@@ -33,7 +33,7 @@ def run(program: str, path: Path) -> tuple[int, str, str]:
         capture_output=True,
         text=True,
         timeout=240,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))},
     )
     return done.returncode, done.stdout, done.stderr
 

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from lifetime.programs import run_program
 
 from fakes.model_files import ModelFiles
 
 pytestmark = pytest.mark.usefixtures("llama")
 
-FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[1]
-
 
 def run_silently(program: str, path: str) -> None:
     """Run a program of `llama_programs.py`: it must end well and print nothing."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(FOLDER / "llama_programs.py"), program, path],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    run_program("llama_programs.py", program, path)
 
 
 def test_s_lif_01_exit_with_everything_alive(files: ModelFiles) -> None:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from lifetime.programs import run_program
 
 from models import recipes
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama")]
 
-FOLDER = Path(__file__).parent
-ROOT = FOLDER.parents[1]
-
 
 def run_silently(program: str, folder: Path) -> None:
     """Run a program of `media_programs.py`: it must end well and print nothing."""
-    names = (str(recipes.random_gguf(folder)), str(recipes.projector_gguf(folder)))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", str(FOLDER / "media_programs.py"), program, *names],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_ARENA_MAX": "1"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    models = recipes.random_gguf(folder), recipes.projector_gguf(folder)
+    run_program("media_programs.py", program, *models, MALLOC_ARENA_MAX="1")
 
 
 def test_exit_with_everything_alive(tmp_path: Path) -> None:

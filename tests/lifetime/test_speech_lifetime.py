@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from lifetime.programs import run_program
 
 from fakes.model_files import ModelFiles, require_engine
 from models.whisper_models import tiny_whisper
 
 pytestmark = pytest.mark.real
-
-PROGRAM = Path(__file__).with_name("speech_programs.py")
-ROOT = PROGRAM.parents[2]
 
 
 @pytest.mark.parametrize(
@@ -36,11 +29,4 @@ ROOT = PROGRAM.parents[2]
 def test_a_speech_program_ends_quietly(program: str, files: ModelFiles) -> None:
     require_engine("ort")
     folder = tiny_whisper(files.folder / "whisper-lifetime")
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(PROGRAM), program, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MALLOC_ARENA_MAX": "1"},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    run_program("speech_programs.py", program, folder, MALLOC_ARENA_MAX="1")

@@ -9,14 +9,13 @@ import gc
 import random
 import signal
 import sys
-import threading
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fakes.threads import in_threads
 from winml_lite import Model, Pipeline, Runtime, Stage, Vocabulary, WinMLError
 
 BUSY = 0x800700AA
@@ -156,26 +155,6 @@ def interrupt_builds(path: str, engine: str) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
     assert caught == len(fired) > 0, (caught, len(fired))
     assert np.array_equal(result(*build(runtime, model, engine)), expected)
-
-
-def in_threads(work: Callable[[int], object], count: int) -> None:
-    """Run `work(number)` in threads and raise the first error of any of them."""
-    errors: list[BaseException] = []
-
-    def guarded(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(90)
-    assert not any(thread.is_alive() for thread in threads), "a thread hangs"
-    if errors:
-        raise errors[0]
 
 
 if __name__ == "__main__":

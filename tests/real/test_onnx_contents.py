@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -154,12 +155,14 @@ def test_an_opset_of_the_future(runtime: Runtime, domain: str) -> None:
     assert f"official support for domain {domain or 'ai.onnx'} is till opset" in str(caught.value)
 
 
-def test_an_ir_version_of_the_future(runtime: Runtime) -> None:
+def test_an_ir_version_of_the_future(runtime: Runtime, caplog: pytest.LogCaptureFixture) -> None:
     made = onnx_models.add()
     made.ir_version = 99
+    caplog.set_level(logging.DEBUG, "winml_lite.native")
     with failing(0x80004005) as caught:
         added(runtime, made)
-    assert "Unsupported model IR version: 99, max supported IR version:" in str(caught.value)
+    assert "the model buffer: Unsupported model IR version: 99, max supported IR version:" in str(caught.value)
+    assert "onnxruntime::Model::Model" in caplog.text  # where it was raised is in the log
 
 
 # Inputs with defaults

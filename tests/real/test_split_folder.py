@@ -145,3 +145,19 @@ def test_the_capacity_is_that_of_the_state_owner(session: tuple[TextGenerationSe
         assert stream.result.finish_reason is TextGenerationFinishReason.SEQUENCE_CAPACITY
     with failing(0x8007007A):
         text.generate_tokens([5] * 65)
+
+
+def test_one_graph_asks_for_a_provider_that_is_not_there(files: ModelFiles, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(recipes.scripted_pipeline(files.folder), folder)
+    path = folder / "genai_config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    graphs = config["model"]["decoder"]["pipeline"]
+    name, graph = next(iter(graphs[1].items()))
+    graphs[1] = {name: {**graph, "session_options": {"provider_options": [{"qnn": {}}]}}}
+    path.write_text(json.dumps(config), encoding="utf-8")
+    with failing(0x80070490) as caught:
+        genai.load(folder)
+    assert "asks for the provider 'qnn'" in str(caught.value)
+    with genai.load(folder, provider="CPUExecutionProvider") as model:
+        assert "".join(model.stream(ASKED)) == SENTENCE

@@ -38,6 +38,7 @@ WIDE_FUNCTIONS: dict[str, str] = {
     "genai/loading.py:load": "public, keyword-only options",
     "genai/model_calls.py:ModelCalls.perplexity": "public, keyword-only options",
     "genai/speech_configuration.py:AutomaticSpeechRecognitionConfiguration.configure_whisper": "as in windowsml.tasks",
+    "genai/speech_loading.py:load_speech": "public, keyword-only options",
     "winml_lite/image_factories.py:ImageFactories.tensor_from_image": "as in windowsml.runtime",
     "winml_lite/image_factories.py:ImageFactories.write_tensor_from_image": "as in windowsml.runtime",
     "winml_lite/processor_factories.py:ProcessorFactories.create_decode_greedy_processor": "as in windowsml.runtime",

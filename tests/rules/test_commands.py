@@ -33,6 +33,7 @@ def test_help_of_a_command(path: tuple[str, ...]) -> None:
         "generate",
         "chat",
         "classify",
+        "transcribe",
         "tokens",
         "show",
         "targets",

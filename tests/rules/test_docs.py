@@ -156,6 +156,7 @@ def workspace(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
         "silero-vad", "voice-activity", built / "voice.onnx"
     )
     catalog += _folder_entry("efficientnet-lite0", "image-classifier", built / "classifier")
+    catalog += _folder_entry("whisper-tiny.en", "speech", built / "whisper")
     (home / "catalog.toml").write_text(catalog, encoding="utf-8")
     monkeypatch.setenv("WINML_LITE_HOME", str(home))
     return tmp_path

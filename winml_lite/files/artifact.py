@@ -49,6 +49,17 @@ def foreign_tensor(element_type: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class LargeTensor:
+    """An initializer of 2 GiB or more in external data: no protobuf message holds it, an engine gets it by its name."""
+
+    name: str
+    data_type: TensorDataType
+    shape: tuple[int, ...]
+    location: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class OnnxArtifact:
     """An `.onnx` or `.ort` model: its graph ports, and what a session needs beside the file."""
 
@@ -70,6 +81,8 @@ class OnnxArtifact:
     """Bytes that the data at each external location must have at least."""
     nested_locations: frozenset[str] = frozenset()
     """External locations that are more than initializers of the main graph: those of subgraphs, functions, ..."""
+    large_tensors: tuple[LargeTensor, ...] = ()
+    """Those of the main graph."""
     has_listed_constants: bool = False
     """Whether the graph lists initializers as inputs that cannot get other values (`listed_constants.py`)."""
     shareable_pairs: frozenset[tuple[int, int]] = frozenset()

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from ..errors import FILE_CORRUPT, WinMLError
 from ..values import FROM_ONNX_TYPE
-from .artifact import Dimension, OnnxArtifact, Port, foreign_port, foreign_tensor, model_metadata
+from .artifact import Dimension, LargeTensor, OnnxArtifact, Port, foreign_port, foreign_tensor, model_metadata
 from .listed_constants import FIRST_WITHOUT
 from .mapped import Data, open_mapped
 from .onnx_tensor import Tensor, read_entry
@@ -126,6 +126,7 @@ class _Graph:
     initializers: set[bytes] = field(default_factory=set)
     external_sizes: dict[str, int] = field(default_factory=dict)
     """Bytes needed at each external location."""
+    large_tensors: tuple[LargeTensor, ...] = ()
     nested_locations: set[str] = field(default_factory=set)
     """Those of all but initializers of the main graph."""
     uses: Counter[bytes] = field(default_factory=Counter)
@@ -192,6 +193,7 @@ class _Graph:
         tensor.read(data, span)
         if is_initializer:
             self.initializers.add(tensor.name)
+            self.large_tensors += tensor.large()
         self._note(tensor, is_nested=not is_initializer)
 
     def _read_sparse_tensor(self, data: Data, span: Span, is_initializer: bool) -> None:
@@ -288,6 +290,7 @@ class _Model:
             external_locations=tuple(graph.external_sizes),
             external_sizes=graph.external_sizes,
             nested_locations=frozenset(graph.nested_locations),
+            large_tensors=graph.large_tensors,
             has_listed_constants=self.ir_version < FIRST_WITHOUT and len(open_inputs) < len(graph.inputs),
             shareable_pairs=shareable(
                 graph.caches, graph.uses, [port.name for port in inputs], [port.name for port in outputs]

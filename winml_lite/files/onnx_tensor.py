@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
+from ..values import BITS, FROM_ONNX_TYPE
+from .artifact import LargeTensor
 from .mapped import Data
-from .protobuf import BYTES, VARINT, Span, fields, payloads, text
+from .protobuf import BYTES, VARINT, Span, fields, numbers, payloads, text
 
+_LARGE = (1 << 31) - (1 << 20)
+"""Bytes; a protobuf message ends at 2 GiB, with what else is in it."""
 _DEFAULT, _EXTERNAL = 0, 1
 """Places of the values; protobuf passes over other numbers."""
 
@@ -16,13 +21,19 @@ class Tensor:
     """A TensorProto without its values. `read` merges what occurs several times, as protobuf does."""
 
     name: bytes = b""
+    element_type: int = 0
+    extents: list[int] = field(default_factory=list)
     is_external: bool = False
     entries: dict[str, str] = field(default_factory=dict)
     """Of its external data."""
 
     def read(self, data: Data, span: Span) -> None:
         for number, wire, start, end in fields(data, span):
-            if number == 8 and wire == BYTES:
+            if number == 1:
+                self.extents += [start] if wire == VARINT else numbers(data, (start, end))
+            elif number == 2 and wire == VARINT:
+                self.element_type = start
+            elif number == 8 and wire == BYTES:
                 self.name = data[start:end]
             elif number == 13 and wire == BYTES:
                 key, value = read_entry(data, (start, end))
@@ -39,6 +50,13 @@ class Tensor:
     def needed_bytes(self) -> int:
         """Bytes that the external data must have at least."""
         return self._count("offset") + self._count("length")
+
+    def large(self) -> tuple[LargeTensor, ...]:
+        """Return itself, if it is external and large; () else, and for element types without counterpart."""
+        location, data_type = self.location, FROM_ONNX_TYPE.get(self.element_type)
+        if location is None or data_type is None or math.prod(self.extents) * BITS[data_type] < 8 * _LARGE:
+            return ()
+        return (LargeTensor(self.name.decode(), data_type, tuple(self.extents), location, self._count("offset")),)
 
     def _count(self, key: str) -> int:
         digits = self.entries.get(key, "0")

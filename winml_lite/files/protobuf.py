@@ -67,5 +67,13 @@ def payloads(data: Data, span: Span) -> Iterator[tuple[int, Span]]:
             yield number, (start, end)
 
 
+def numbers(data: Data, span: Span) -> Iterator[int]:
+    """Yield the numbers of a packed field."""
+    position, end = span
+    while position < end:
+        value, position = _varint(data, position, end)
+        yield value
+
+
 def text(data: Data, span: Span) -> str:
     return data[span[0] : span[1]].decode("utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from cli.main import COMMANDS, main
 
+ROOT = Path(__file__).resolve().parents[3]
 IMPORTS = """
 import sys
 from cli.main import main
@@ -70,3 +72,9 @@ def test_an_unknown_command() -> None:
     result = CliRunner().invoke(main, ["nope"])
     assert result.exit_code == 2
     assert "No such command 'nope'" in result.stderr
+
+
+def test_the_package_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "cli", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Usage: winml-lite ")

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models import onnx_models
 from winml_lite.errors import FILE_CORRUPT, FILE_NOT_FOUND, WinMLError
-from winml_lite.files.artifact import OnnxArtifact, Port
+from winml_lite.files.artifact import LargeTensor, OnnxArtifact, Port
 from winml_lite.files.onnx import read_onnx, read_onnx_bytes
 from winml_lite.values import FREE_DIMENSION, TensorDataType
 
@@ -394,3 +394,35 @@ def test_endless_nesting_is_refused() -> None:
         node = b"\x2a" + _varint(len(attribute)) + attribute
         graph = b"\x0a" + _varint(len(node)) + node
     assert "nested deeper" in str(refusal(b"\x08\x0a\x3a" + _varint(len(graph)) + graph))
+
+
+def external(name: str, kind: int, *extents: int) -> TensorProto:
+    tensor = TensorProto(name=name, data_type=kind, dims=extents, data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="w.bin")
+    tensor.external_data.add(key="offset", value="64")
+    return tensor
+
+
+def test_initializers_that_no_protobuf_message_holds() -> None:
+    model = model_with([])
+    model.graph.initializer.extend(
+        [
+            external("large", TensorProto.FLOAT, 1 << 16, 1 << 13),
+            external("small", TensorProto.FLOAT, 1 << 16, 1 << 12),
+            external("packed", TensorProto.INT4, 1 << 16, 1 << 15),
+            external("huge", TensorProto.UINT8, 1 << 62, 1 << 62),
+            external("unknown", TensorProto.FLOAT8E4M3FN, 1 << 32),
+        ]
+    )
+    large = LargeTensor("large", FLOAT32, (1 << 16, 1 << 13), "w.bin", 64)
+    huge = LargeTensor("huge", TensorDataType.UINT8, (1 << 62, 1 << 62), "w.bin", 64)
+    assert read(model).large_tensors == (large, huge)
+
+
+def test_packed_extents_are_read() -> None:
+    extents = bytes([0x0A, 10, *[0x80, 0x80, 0x80, 0x80, 0x08] * 2])  # field 1, two times 2**31
+    place = bytes([0x6A, 13, 0x0A, 8, *b"location", 0x12, 1, *b"w"])  # field 13
+    tensor = extents + bytes([0x10, 2]) + place + bytes([0x70, 1])  # UINT8, external
+    graph = bytes([0x2A, len(tensor)]) + tensor
+    artifact = read_onnx_bytes(bytes([0x08, 9, 0x3A, len(graph)]) + graph)
+    assert artifact.large_tensors == (LargeTensor("", TensorDataType.UINT8, (1 << 31, 1 << 31), "w", 0),)

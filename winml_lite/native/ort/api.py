@@ -297,6 +297,10 @@ def UpdateCUDAProviderOptions(cuda_options: int, keys: Array, values: Array, cou
 def ReleaseCUDAProviderOptions(cuda_options: int, /) -> None: ...
 
 
+@_ort(210, c_void_p, POINTER(c_char_p), POINTER(c_void_p), c_size_t)
+def AddExternalInitializers(options: int, names: Array, values: Array, count: int, /) -> None: ...
+
+
 @_ort(216, c_void_p, c_char_p, c_void_p, c_void_p, c_size_t)
 def SessionOptionsAppendExecutionProvider(
     options: int, name: bytes, keys: Array, values: Array, count: int, /

@@ -111,7 +111,7 @@ def _located(error: WinMLError, artifact: OnnxArtifact, context: str = "") -> Wi
             "to genai.load(custom_operators=...), or at the terminal to --custom-operators"
         )
     if "limit for embedded initializer data" in message:
-        message += " One tensor of 2 GiB or more has to lie in a file beside the model; in resources it may not."
+        message += " Such a tensor in a subgraph or a function has to lie in a file beside the model."
     return type(error)(error.hresult, error.context or context, f"{place}: {message}")
 
 

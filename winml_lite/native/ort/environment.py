@@ -92,6 +92,6 @@ def owned(pointer: ctypes.c_void_p, free: Callable[[int], object], *needs: objec
     return Resource(pointer.value or 0, partial(free_before_exit, free), *needs)
 
 
-def owned_session(pointer: ctypes.c_void_p) -> Resource:
-    """Own a session; it needs the environment."""
-    return Resource(pointer.value or 0, partial(free_last, api.ReleaseSession), environment())
+def owned_session(pointer: ctypes.c_void_p, weights: object = None) -> Resource:
+    """Own a session; it needs the environment, and the weights that it may use where they are."""
+    return Resource(pointer.value or 0, partial(free_last, api.ReleaseSession), environment(), weights)

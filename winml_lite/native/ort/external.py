@@ -3,9 +3,11 @@
 The engine reads files by itself. As soon as one location comes from memory it wants all of them from memory, so the
 files of the others are mapped for the time of the build.
 
-It takes initializers of the main graph from memory, and those only: what subgraphs, functions and sparse tensors refer
-to it looks for in a folder, which for a model from a buffer would be the working directory. Such a model gets a folder
-of its own, with what it needs there for the time of the build.
+A tensor of about 2 GiB or more is handed over as a value, by its name: the other way ends there.
+
+The engine takes initializers of the main graph from memory, and those only: what subgraphs, functions and sparse
+tensors refer to it looks for in a folder, which for a model from a buffer would be the working directory. Such a model
+gets a folder of its own, with what it needs there for the time of the build.
 """
 
 from __future__ import annotations
@@ -18,15 +20,18 @@ import posixpath
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...errors import E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, NOT_FOUND, NOT_SUPPORTED, WinMLError
-from ...files.artifact import OnnxArtifact
+from ...files.artifact import LargeTensor, OnnxArtifact
 from ...files.mapped import RegularFile
 from ...files.writing import writing_failure
 from ...handles import finalizer
+from ...storage import Storage, byte_size
 from . import api
+from .values import value_of
 
 Buffer = memoryview | mmap.mmap
 
@@ -35,8 +40,18 @@ _NOWHERE = os.path.join(__file__, "no-folder")
 """A folder that cannot be: one below a file."""
 
 
-def attach_external_data(options: int, artifact: OnnxArtifact) -> object:
-    """Prepare session options for the artifact's external data; keep the result until the session is made.
+@dataclass(frozen=True, slots=True)
+class ExternalData:
+    """What a session got from memory."""
+
+    passing: object = None
+    """To be kept until the session is made."""
+    lasting: tuple[Storage, ...] = ()
+    """To be kept as long as the session."""
+
+
+def attach_external_data(options: int, artifact: OnnxArtifact) -> ExternalData:
+    """Prepare session options for the artifact's external data; keep the result until the session is made, or longer.
 
     A location that a buffer model needs and `resources` lacks is 0x80070490; for a file model it is 0x80070002. Too few
     bytes are 0x80070057 in memory and 0x80070570 in a file. A location outside the model's folder is 0x80070057.
@@ -45,11 +60,12 @@ def attach_external_data(options: int, artifact: OnnxArtifact) -> object:
         _refuse_outside(location)
     if artifact.path is not None:
         buffers = _beside(artifact, os.path.dirname(artifact.path))
-        return _attach(options, buffers) if buffers else None
+        return _attach(options, artifact, buffers)
     buffers = _from_memory(artifact)
     folder = _Folder({location: buffers[location] for location in artifact.nested_locations})
     api.AddSessionConfigEntry(options, _FOLDER_KEY, os.fsencode(folder.path))
-    return folder, _attach(options, buffers) if buffers else None
+    attached = _attach(options, artifact, buffers)
+    return replace(attached, passing=(folder, attached.passing))
 
 
 def _refuse_outside(location: str) -> None:
@@ -147,11 +163,29 @@ class _Folder:
             raise writing_failure(file, error, "") from error
 
 
-def _attach(options: int, buffers: Mapping[str, Buffer]) -> object:
+def _attach(options: int, artifact: OnnxArtifact, buffers: Mapping[str, Buffer]) -> ExternalData:
+    """Hand buffers over. Of most the engine makes copies; those of large tensors it may go on using."""
+    if not buffers:
+        return ExternalData()
     count = len(buffers)
     arrays = [np.frombuffer(buffer, np.uint8) for buffer in buffers.values()]
     names = (api.PathChar * count)(*(api.native_path(location) for location in buffers))
     addresses = (ctypes.c_void_p * count)(*(array.__array_interface__["data"][0] for array in arrays))
     sizes = (ctypes.c_size_t * count)(*(array.size for array in arrays))
     api.AddExternalInitializersFromFilesInMemory(options, ctypes.cast(names, ctypes.c_void_p), addresses, sizes, count)
-    return names, addresses, sizes, arrays
+    large = tuple(_large_tensor(tensor, buffers[tensor.location]) for tensor in artifact.large_tensors)
+    if large:
+        count = len(large)
+        tensor_names = (ctypes.c_char_p * count)(*(tensor.name.encode() for tensor in artifact.large_tensors))
+        values = (ctypes.c_void_p * count)(*map(value_of, large))
+        api.AddExternalInitializers(options, tensor_names, values, count)
+    return ExternalData(arrays, large)
+
+
+def _large_tensor(tensor: LargeTensor, buffer: Buffer) -> Storage:
+    size = byte_size(tensor.data_type, tensor.shape)
+    data = np.frombuffer(buffer, np.uint8)[tensor.offset : tensor.offset + size]
+    if data.size < size:
+        text = f"resource {tensor.location!r} has {data.size} bytes at {tensor.offset}, {tensor.name!r} needs {size}"
+        raise WinMLError(E_INVALIDARG, "", text)
+    return Storage(data, tensor.data_type, tensor.shape, writable=False)

@@ -136,15 +136,14 @@ def create_session(artifact: OnnxArtifact, settings: int, load: Load) -> Resourc
     """Make a session with these options; `load` can end it early."""
     pointer = ctypes.c_void_p()
     env = environment().pointer
-    keep = attach_external_data(settings, artifact)
+    weights = attach_external_data(settings, artifact)
     with Activity(ENGINE, load.stop):
         if artifact.path is not None:
             api.CreateSession(env, api.native_path(artifact.path), settings, ctypes.byref(pointer))
         else:
             data = artifact.data or b""
             api.CreateSessionFromArray(env, data, len(data), settings, ctypes.byref(pointer))
-        resource = owned_session(pointer)
-    del keep
+        resource = owned_session(pointer, weights.lasting)
     return resource
 
 

@@ -20,6 +20,7 @@ from .codes import E_NOT_VALID_STATE
 from .constraint import TokenConstraint
 from .conversation_result import ConversationFormatResult
 from .messages import ChatCompletionRequest
+from .operation_stream import run_to_end
 from .options import TextGenerationOptions
 from .results import TextGenerationSequenceDisclosure, TextGenerationSessionState
 from .session import TextGenerationSession
@@ -102,7 +103,7 @@ class ChatCompletionSession(Closing):
         cancellation: CancellationSource | None = None,
     ) -> ChatCompletionResult:
         """Answer `request` to the end and return the result; a failing model is its `error_code`, not an exception."""
-        return _run_to_end(self.stream(request, options, cancellation=cancellation))
+        return run_to_end(self.stream(request, options, cancellation=cancellation))
 
     def stream_with_media(
         self,
@@ -148,7 +149,7 @@ class ChatCompletionSession(Closing):
         cancellation: CancellationSource | None = None,
     ) -> ChatCompletionResult:
         """`stream_with_media` to the end; returns the result."""
-        return _run_to_end(self.stream_with_media(request, bindings, options, cancellation=cancellation))
+        return run_to_end(self.stream_with_media(request, bindings, options, cancellation=cancellation))
 
     def _check_free(self) -> None:
         if self._text_session.state is TextGenerationSessionState.ACTIVE:
@@ -194,10 +195,3 @@ class ChatCompletionSession(Closing):
 def _constraint(formatted: ConversationFormatResult) -> TokenConstraint | None:
     """What the answer must keep to, if the request asks for something."""
     return None if formatted.constraint is None else formatted.tokenizer.create_constraint(formatted)
-
-
-def _run_to_end(stream: ChatCompletionStream) -> ChatCompletionResult:
-    with stream:
-        for _ in stream:
-            pass
-        return stream.result

@@ -12,43 +12,30 @@ from .chat_session import ChatCompletionSession
 from .chat_stream import ChatCompletionStream
 from .checks import instance_of
 from .codes import E_INVALIDARG, E_NOINTERFACE
-from .factory import Factory
+from .factory import SessionFactory
 from .messages import ChatCompletionRequest
 from .options import TextGenerationOptions
 from .session import TextGenerationSession
 from .tokenizer import Tokenizer
 
 
-class ChatCompletionTask(Factory):
+class ChatCompletionTask(SessionFactory[ChatCompletionSession]):
     """Makes chat sessions for one tokenizer. Make it with `Tasks.create_chat_completion_task`.
 
-    Its `stream` and `generate` are those of a session over the default text session.
+    Its `stream` and `generate` are those of a session over the default text session, which stays open when the task is
+    closed. The tokenizer has a chat template, which formats the conversations.
     """
 
     def __init__(
         self, runtime: Runtime, tokenizer: Tokenizer, default_text_generation_session: TextGenerationSession | None
     ) -> None:
-        self._runtime = runtime
-        self._tokenizer = instance_of(tokenizer, Tokenizer, "tokenizer")
+        super().__init__(runtime, tokenizer)
         if default_text_generation_session is not None:
             instance_of(default_text_generation_session, TextGenerationSession, "default_text_generation_session")
         if not tokenizer.has_chat_template:
             mend = "give one to Tokenizer.from_file(chat_template=...)"
             raise NotSupportedError(E_NOINTERFACE, tokenizer.path, f"the model has no chat template; {mend}")
         self._default_text_session = default_text_generation_session
-        self._default_session: ChatCompletionSession | None = None
-
-    @property
-    def runtime(self) -> Runtime:
-        """The Runtime that everything given to it must come from."""
-        self._check_open()
-        return self._runtime
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of every session; its chat template formats the conversations."""
-        self._check_open()
-        return self._tokenizer
 
     def create_session(self, text_generation_session: TextGenerationSession) -> ChatCompletionSession:
         """Make a session that answers on a text session, on the thread of that session (0x8001010E on another).
@@ -64,15 +51,10 @@ class ChatCompletionTask(Factory):
             raise WinMLError(E_INVALIDARG, "create_session", "the text generation session has another tokenizer")
         return ChatCompletionSession(text_generation_session)
 
-    @property
-    def default_session(self) -> ChatCompletionSession:
-        """The session over the default text session, made at the first use. RuntimeError when the task has none."""
-        self._check_open()
-        if self._default_session is None:
-            if self._default_text_session is None:
-                raise RuntimeError("the task was made without a default_text_generation_session")
-            self._default_session = self.create_session(self._default_text_session)
-        return self._default_session
+    def _make_default_session(self) -> ChatCompletionSession:
+        if self._default_text_session is None:
+            raise RuntimeError("the task was made without a default_text_generation_session")
+        return self.create_session(self._default_text_session)
 
     def stream(
         self,
@@ -115,9 +97,3 @@ class ChatCompletionTask(Factory):
     ) -> ChatCompletionResult:
         """`generate_with_media` of the default session."""
         return self.default_session.generate_with_media(request, bindings, options, cancellation=cancellation)
-
-    def close(self) -> None:
-        """Close the default session, then the task. The text session stays open."""
-        if self._default_session is not None:
-            self._default_session.close()
-        super().close()

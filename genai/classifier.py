@@ -21,6 +21,7 @@ from .checks import index_value
 from .closing import Closing
 from .codes import INVALID_DATA
 from .image_preprocessing import ImagePreprocessing
+from .model_source import ENGINE_NAMES
 from .picture import read_picture
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ class ImageClassifier(Closing):
         class_count: int,
     ) -> None:
         self.name = name
-        self.engine = "ONNX Runtime"
+        self.engine = ENGINE_NAMES["ort"]
         self.file = file
         self.labels = labels
         self.class_count = class_count

@@ -28,3 +28,25 @@ class Closing(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class AsyncClosing(Closing):
+    """The same for asyncio: `async with`, and an `aclose()` that does not block the event loop."""
+
+    __slots__ = ()
+
+    async def aclose(self) -> None:
+        """Close the object, and wait for that without blocking the event loop."""
+        from .thread_calls import in_thread  # brings asyncio
+
+        await in_thread(self.close)
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is GeneratorExit:  # a coroutine that is thrown away cannot wait
+            self.close()
+        else:
+            await self.aclose()

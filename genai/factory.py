@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Iterable
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from winml_lite import ExecutionTarget, MediaEncoder, Runtime, WinMLError
 
@@ -15,11 +16,12 @@ from .closing import Closing
 from .codes import E_INVALIDARG
 from .configuration import TextGenerationConfiguration
 from .drivers import check_undriven, drive
+from .operation_stream import run_to_end
 from .options import TextGenerationOptions
 from .results import TextGenerationResult
 from .segments import TextGenerationSegment
 from .sequence import SequenceCore
-from .session import TextGenerationSession, run_to_end
+from .session import TextGenerationSession
 from .stream import TextGenerationStream
 from .tokenizer import Tokenizer
 
@@ -46,6 +48,48 @@ class Factory(Closing):
     def close(self) -> None:
         """Drop the references; again is fine."""
         self._is_closed = True
+
+
+SessionT = TypeVar("SessionT", bound=Closing)
+
+
+class SessionFactory(Factory, Generic[SessionT]):
+    """A task: makes sessions for one tokenizer, and one of its own at the first use."""
+
+    def __init__(self, runtime: Runtime, tokenizer: Tokenizer) -> None:
+        self._runtime = runtime
+        self._tokenizer = instance_of(tokenizer, Tokenizer, "tokenizer")
+        self._default_session: SessionT | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        """The Runtime that everything given to it must come from."""
+        self._check_open()
+        return self._runtime
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of every session."""
+        self._check_open()
+        return self._tokenizer
+
+    @property
+    def default_session(self) -> SessionT:
+        """The session of the task's defaults, made at the first use. RuntimeError when the task has none."""
+        self._check_open()
+        if self._default_session is None:
+            self._default_session = self._make_default_session()
+        return self._default_session
+
+    @abstractmethod
+    def _make_default_session(self) -> SessionT:
+        """Make the session of the defaults, or raise RuntimeError."""
+
+    def close(self) -> None:
+        """Close the default session, then the task. 0x8007139F while a stream of that session is open."""
+        if self._default_session is not None:
+            self._default_session.close()
+        super().close()
 
 
 class Tasks(Factory):
@@ -119,7 +163,7 @@ class Tasks(Factory):
         return self
 
 
-class TextGenerationTask(Factory):
+class TextGenerationTask(SessionFactory[TextGenerationSession]):
     """Makes text generation sessions that share a tokenizer and an EOS policy."""
 
     def __init__(
@@ -129,25 +173,11 @@ class TextGenerationTask(Factory):
         eos_token_ids: Iterable[int] | int | None,
         default_configuration: TextGenerationConfiguration | None,
     ) -> None:
-        self._runtime = runtime
-        self._tokenizer = instance_of(tokenizer, Tokenizer, "tokenizer")
+        super().__init__(runtime, tokenizer)
         if default_configuration is not None:
             instance_of(default_configuration, TextGenerationConfiguration, "default_configuration")
         self._default_configuration = default_configuration
-        self._default_session: TextGenerationSession | None = None
         self._eos_token_ids = _eos_token_ids(tokenizer, eos_token_ids)
-
-    @property
-    def runtime(self) -> Runtime:
-        """The Runtime that everything given to it must come from."""
-        self._check_open()
-        return self._runtime
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of every session."""
-        self._check_open()
-        return self._tokenizer
 
     @property
     def default_eos_token_ids(self) -> tuple[int, ...]:
@@ -174,15 +204,10 @@ class TextGenerationTask(Factory):
         configuration._mark_consumed()
         return TextGenerationSession(core, configuration)
 
-    @property
-    def default_session(self) -> TextGenerationSession:
-        """The session of the default configuration, made at the first use. RuntimeError when the task has none."""
-        self._check_open()
-        if self._default_session is None:
-            if self._default_configuration is None:
-                raise RuntimeError("the task was made without a default_configuration")
-            self._default_session = self.create_session(self._default_configuration)
-        return self._default_session
+    def _make_default_session(self) -> TextGenerationSession:
+        if self._default_configuration is None:
+            raise RuntimeError("the task was made without a default_configuration")
+        return self.create_session(self._default_configuration)
 
     def stream(
         self,
@@ -229,12 +254,6 @@ class TextGenerationTask(Factory):
     ) -> MediaEncoder:
         """`create_media_encoder_from_file` of the default session."""
         return self.default_session.create_media_encoder_from_file(path, target)
-
-    def close(self) -> None:
-        """Close the default session, then the task. 0x8007139F while a stream of that session is open."""
-        if self._default_session is not None:
-            self._default_session.close()
-        super().close()
 
 
 def _eos_token_ids(tokenizer: Tokenizer, given: Iterable[int] | int | None) -> tuple[int, ...]:

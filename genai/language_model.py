@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from winml_lite import ExecutionTargetKind, NotSupportedError
 
@@ -256,25 +256,9 @@ class LanguageModel(ModelCalls):
         self._core = None
         self._turnstile.close(self._free)
 
-    async def aclose(self) -> None:
-        """Close the model, and wait for that without blocking the event loop."""
-        from .thread_calls import in_thread  # brings asyncio
-
-        await in_thread(self.close)
-
     def _free(self) -> None:
         while self._closes:
             self._closes.pop()()
-
-    async def __aenter__(self) -> Self:
-        self._open()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is GeneratorExit:  # a coroutine that is thrown away cannot wait
-            self.close()
-        else:
-            await self.aclose()
 
     def _check_open(self) -> SequenceCore:
         return self._open()

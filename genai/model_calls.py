@@ -14,7 +14,7 @@ from winml_lite import NotSupportedError
 
 from .cancellation import CancellationLatch, CancellationSource
 from .checks import index_value, instance_of
-from .closing import Closing
+from .closing import AsyncClosing
 from .codes import NOT_SUPPORTED
 from .option_values import finite
 from .turnstile import Turn, Turnstile
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class ModelCalls(Closing):
+class ModelCalls(AsyncClosing):
     """The calls of a `LanguageModel` that return something else than text. They take their turn like generations."""
 
     name: str

@@ -41,7 +41,7 @@ class _Conversion:
 def _whisper(asked: _Conversion) -> None:
     from .convert import convert_whisper  # brings `onnx`, which only a conversion needs
 
-    weights: WhisperWeights = "f32" if asked.entry.variant == "whisper-f32" else "f16"
+    weights = cast("WhisperWeights", asked.entry.variant.removeprefix("whisper-"))
     convert_whisper(asked.source, asked.folder, weights=weights, progress=asked.progress)
 
 
@@ -68,6 +68,7 @@ def _efficientnet(asked: _Conversion) -> None:
 CONVERSIONS: dict[str, Callable[[_Conversion], None]] = {
     "whisper-f16": _whisper,
     "whisper-f32": _whisper,
+    "whisper-q8": _whisper,
     "efficientnet-lite": _efficientnet,
 }
 """What makes the folder of an entry, by its `variant`; that of a GGUF file names operators and weights."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from types import TracebackType
+from typing import Generic, Protocol, Self, TypeVar
 
 from .affinity import ThreadAffinity
 from .cancellation import CancellationLatch
@@ -27,6 +28,8 @@ class Operation(Protocol):
 
 OperationT = TypeVar("OperationT", bound=Operation)
 UpdateT = TypeVar("UpdateT")
+ResultT = TypeVar("ResultT")
+ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class OperationStream(Closing, Generic[OperationT, UpdateT]):
@@ -75,3 +78,26 @@ class OperationStream(Closing, Generic[OperationT, UpdateT]):
 
     def _check_open(self) -> OperationT:
         return self._open()
+
+
+class EndingStream(Protocol[ResultT_co]):
+    """A stream of the long road: updates, and then a result."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None, /
+    ) -> None: ...
+
+    def __iter__(self) -> Iterator[object]: ...
+
+    @property
+    def result(self) -> ResultT_co: ...
+
+
+def run_to_end(stream: EndingStream[ResultT]) -> ResultT:
+    """Read a stream to its end, close it and return its result."""
+    with stream:
+        for _ in stream:
+            pass
+        return stream.result

@@ -14,6 +14,7 @@ from .closing import Closing
 from .codes import NOT_SUPPORTED
 from .configuration import TextGenerationConfiguration
 from .operation_arguments import constraint_core, operation, segment_list, token_id_list
+from .operation_stream import run_to_end
 from .options import TextGenerationOptions
 from .results import (
     TextGenerationCapabilities,
@@ -266,11 +267,3 @@ class TextGenerationSession(Closing):
 
     def _check_open(self) -> SequenceCore:
         return self._open()
-
-
-def run_to_end(stream: TextGenerationStream) -> TextGenerationResult:
-    """Read a stream to its end, close it and return its result."""
-    with stream:
-        for _ in stream:
-            pass
-        return stream.result

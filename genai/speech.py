@@ -6,14 +6,14 @@ to a recording (`transcript_stream.py`), the long road (`speech_task.py`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeAlias, Unpack
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch, CancellationSource
 from .checks import instance_of
-from .closing import Closing
-from .model_source import Progress
+from .closing import AsyncClosing
+from .model_source import ENGINE_NAMES, Progress
 from .option_values import finite
 from .spoken_sound import SpeechSource, announced_duration, sound_blocks
 from .text_stream import Operation
@@ -32,7 +32,7 @@ _VOICE_ACTIVITY = "silero-vad"
 _Activity: TypeAlias = VoiceActivity | bool | None
 
 
-class SpeechModel(Closing):
+class SpeechModel(AsyncClosing):
     """A loaded model that recognises speech. Make it with `genai.load_speech`; close it, or use it in `with`.
 
     `name` is what it was loaded as, `engine` `"ONNX Runtime"`, `file` the model folder, `languages` the codes of the
@@ -49,7 +49,7 @@ class SpeechModel(Closing):
     ) -> None:
         """`download`: whether to do without, and whom to tell of it, when voice activity is to be loaded."""
         self.name = name
-        self.engine = "ONNX Runtime"
+        self.engine = ENGINE_NAMES["ort"]
         self.file = file
         self.is_multilingual = decoder.tokens.is_multilingual
         self.languages: tuple[str, ...] = tuple(decoder.tokens.languages) if self.is_multilingual else ("en",)
@@ -187,12 +187,6 @@ class SpeechModel(Closing):
         decoder, self._decoder = self._decoder, None
         self._turnstile.close(lambda: self._free(decoder))
 
-    async def aclose(self) -> None:
-        """Close the model, and wait for that without blocking the event loop."""
-        from .thread_calls import in_thread  # brings asyncio
-
-        await in_thread(self.close)
-
     def _free(self, decoder: WhisperDecoder | None) -> None:
         if decoder is not None:
             decoder.close()
@@ -200,16 +194,6 @@ class SpeechModel(Closing):
         activity, self._activity = self._activity, None
         if activity is not None:
             activity.close()
-
-    async def __aenter__(self) -> Self:
-        self._check_open()
-        return self
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is GeneratorExit:  # a coroutine that is thrown away cannot wait
-            self.close()
-        else:
-            await self.aclose()
 
     def _check_open(self) -> WhisperDecoder:
         if self._decoder is None:

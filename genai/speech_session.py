@@ -11,6 +11,7 @@ from .cancellation import CancellationSource
 from .checks import index_value, instance_of
 from .closing import Closing
 from .codes import E_NOINTERFACE
+from .operation_stream import run_to_end
 from .speech_configuration import AutomaticSpeechRecognitionConfiguration
 from .speech_core import SpeechCore
 from .speech_inputs import Samples, checked_features, valid_samples
@@ -156,11 +157,3 @@ def _hear(samples: Samples, decoder: WhisperDecoder) -> None:
 def _cancellation(source: CancellationSource | None) -> CancellationSource:
     """The given source, or a private one."""
     return CancellationSource() if source is None else instance_of(source, CancellationSource, "cancellation")
-
-
-def run_to_end(stream: AutomaticSpeechRecognitionStream) -> AutomaticSpeechRecognitionResult:
-    """Read a stream to its end, close it and return its result."""
-    with stream:
-        for _ in stream:
-            pass
-        return stream.result

@@ -9,7 +9,7 @@ from winml_lite import Runtime, Tensor
 from .cancellation import CancellationSource
 from .checks import instance_of
 from .drivers import check_undriven, drive
-from .factory import Factory
+from .factory import SessionFactory
 from .speech_configuration import AutomaticSpeechRecognitionConfiguration
 from .speech_core import SpeechCore
 from .speech_results import AutomaticSpeechRecognitionResult, AutomaticSpeechRecognitionWaveformMetadata
@@ -18,7 +18,7 @@ from .speech_stream import AutomaticSpeechRecognitionStream
 from .tokenizer import Tokenizer
 
 
-class AutomaticSpeechRecognitionTask(Factory):
+class AutomaticSpeechRecognitionTask(SessionFactory[AutomaticSpeechRecognitionSession]):
     """Makes speech recognition sessions for one tokenizer. Make it with
     `Tasks.create_automatic_speech_recognition_task`.
 
@@ -26,23 +26,9 @@ class AutomaticSpeechRecognitionTask(Factory):
     """
 
     def __init__(self, runtime: Runtime, tokenizer: Tokenizer) -> None:
-        self._runtime = runtime
-        self._tokenizer = instance_of(tokenizer, Tokenizer, "tokenizer")
+        super().__init__(runtime, tokenizer)
         tokenizer._check_open()
         self._default_configuration: AutomaticSpeechRecognitionConfiguration | None = None
-        self._default_session: AutomaticSpeechRecognitionSession | None = None
-
-    @property
-    def runtime(self) -> Runtime:
-        """The Runtime that everything given to it must come from."""
-        self._check_open()
-        return self._runtime
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of every session."""
-        self._check_open()
-        return self._tokenizer
 
     def create_configuration(self) -> AutomaticSpeechRecognitionConfiguration:
         """An empty configuration, for sessions of this task."""
@@ -87,15 +73,10 @@ class AutomaticSpeechRecognitionTask(Factory):
             raise RuntimeError("the default session exists already: its configuration cannot be changed any more")
         self._default_configuration = configuration
 
-    @property
-    def default_session(self) -> AutomaticSpeechRecognitionSession:
-        """The session of the default configuration, made at the first use. RuntimeError when the task has none."""
-        self._check_open()
-        if self._default_session is None:
-            if self._default_configuration is None:
-                raise RuntimeError("the task has no default_configuration: set it first")
-            self._default_session = self.create_session(self._default_configuration)
-        return self._default_session
+    def _make_default_session(self) -> AutomaticSpeechRecognitionSession:
+        if self._default_configuration is None:
+            raise RuntimeError("the task has no default_configuration: set it first")
+        return self.create_session(self._default_configuration)
 
     def stream(
         self,
@@ -116,9 +97,3 @@ class AutomaticSpeechRecognitionTask(Factory):
     ) -> AutomaticSpeechRecognitionResult:
         """`transcribe` of the default session."""
         return self.default_session.transcribe(waveform, metadata, cancellation=cancellation)
-
-    def close(self) -> None:
-        """Close the default session, then the task. 0x8007139F while a stream of that session is open."""
-        if self._default_session is not None:
-            self._default_session.close()
-        super().close()

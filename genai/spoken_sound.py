@@ -133,11 +133,18 @@ class SpokenSound:
     blocks: the recording, mono at 16 kHz.
     activity: returns what tells speech from silence; None hears everything. `only_when_long` asks for it only when the
         recording is longer than a window.
+    check: called for each block, since a long silence is passed over without a window; what it raises goes through.
     """
 
     def __init__(
-        self, blocks: Iterator[Samples], activity: Callable[[], VoiceActivity] | None, *, only_when_long: bool = False
+        self,
+        blocks: Iterator[Samples],
+        activity: Callable[[], VoiceActivity] | None,
+        *,
+        only_when_long: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
+        self._check = check
         self._read = 0
         self._is_at_end = False
         self._source = blocks
@@ -216,6 +223,7 @@ class SpokenSound:
 
     def _counted(self, blocks: Iterator[Samples]) -> Iterator[Samples]:
         for block in blocks:
+            self._check()
             self._read += block.size
             yield block
 

@@ -18,6 +18,7 @@ from winml_lite import WinMLError
 from .cancellation import CancellationLatch
 from .closing import Closing
 from .codes import CANCELLED, E_NOT_VALID_STATE
+from .log_mel import SAMPLE_RATE
 from .operation_failures import failure_text
 from .speech_results import AutomaticSpeechRecognitionFinishReason as FinishReason
 from .speech_windows import TimedPiece, walk
@@ -31,7 +32,6 @@ from .whisper_decoding import WhisperDecoder
 from .window_hearing import Hearing
 
 SpeechOperation: TypeAlias = Operation[TranscriptSegment, Transcript]
-_SECOND = 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,12 @@ class RunningTranscript:
         self.latch = CancellationLatch()
         self._decoder = decoder
         self._recording = recording
-        self._sound = SpokenSound(recording.blocks, recording.activity, only_when_long=recording.only_when_long)
+        self._sound = SpokenSound(
+            recording.blocks,
+            recording.activity,
+            only_when_long=recording.only_when_long,
+            check=self._check_not_canceled,
+        )
         self._hearing = Hearing(decoder, tokenizer, recording.options, self.latch)
         self._windows = walk(self._sound, self._hearing, decoder.tokens, timestamps=recording.options.timestamps)
         self._texts: list[str] = []
@@ -113,9 +118,13 @@ class RunningTranscript:
                 self._segments.append(_segment(piece, text))
         self._tell(self._sound.done)
 
+    def _check_not_canceled(self) -> None:
+        if self.latch.is_canceled:
+            raise WinMLError(CANCELLED, "transcribe", "the transcription was canceled")
+
     def _tell(self, done: int) -> None:
         if self._recording.progress is not None:
-            self._recording.progress(done / _SECOND, self._recording.duration)
+            self._recording.progress(done / SAMPLE_RATE, self._recording.duration)
 
     def close(self) -> None:
         """End an unfinished transcription as CANCELED, with what was heard so far; there is nothing more to read."""
@@ -134,9 +143,9 @@ class RunningTranscript:
             text="".join(self._texts).strip(),
             segments=tuple(self._segments),
             language=hearing.language,
-            duration=done / _SECOND,
+            duration=done / SAMPLE_RATE,
             timings=TranscriptTimings(
-                sound_seconds=done / _SECOND,
+                sound_seconds=done / SAMPLE_RATE,
                 seconds=self._seconds,
                 encode_seconds=hearing.encode_seconds,
                 decode_seconds=hearing.decode_seconds,

@@ -35,7 +35,7 @@ from .audio import Audio
 from .closing import Closing
 from .codes import FILE_NOT_FOUND, NOT_SUPPORTED
 from .endpoints import FREE_DIMENSION
-from .model_source import Progress, resolve
+from .model_source import ENGINE_NAMES, Progress, resolve
 from .region_finder import SAMPLE_RATE, STEP, RegionFinder, SpeechRegion, SpeechRegionOptions
 
 _CONTEXT = "genai.VoiceActivity"
@@ -50,8 +50,8 @@ _FLOAT32 = TensorDataType.FLOAT32
 class VoiceActivity(Closing):
     """A model that tells for each 32 ms of sound how likely it is speech.
 
-    One object follows one sound at a time: what it has heard counts for what comes. It is not for several threads at
-    once (0x800700AA).
+    `name` is what it was loaded as, `engine` `"ONNX Runtime"`, `file` the model file. One object follows one sound at a
+    time: what it has heard counts for what comes. It is not for several threads at once (0x800700AA).
     """
 
     sample_rate = SAMPLE_RATE
@@ -73,6 +73,8 @@ class VoiceActivity(Closing):
         """
         self.name, path = resolve(source, "ort", offline, progress, ("voice-activity",))
         file = _model_file(path)
+        self.engine = ENGINE_NAMES["ort"]
+        self.file = str(file)
         self._runtime = Runtime()
         try:
             with self._runtime.load_model(file) as model:
@@ -91,7 +93,7 @@ class VoiceActivity(Closing):
         self._is_open = True
 
     def __repr__(self) -> str:
-        return f"<VoiceActivity {self.name}{'' if self._is_open else ' (closed)'}>"
+        return f"<VoiceActivity {self.name!r} {f'on {self.engine}, {self.file}' if self._is_open else '(closed)'}>"
 
     def probabilities(self, samples: npt.ArrayLike, *, last: bool = False) -> npt.NDArray[np.float32]:
         """Return the probability of speech, 0 to 1, for each whole step of 512 samples that is there now.

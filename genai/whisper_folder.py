@@ -26,6 +26,7 @@ from typing import Any
 from winml_lite import NotSupportedError, WinMLError
 
 from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
+from .log_mel import FRAME_COUNT as FRAME_COUNT
 from .reading import read_bytes
 
 ENCODER_FILE, DECODER_FILE, TOKENIZER_FILE, SETTINGS_FILE = (
@@ -34,8 +35,6 @@ ENCODER_FILE, DECODER_FILE, TOKENIZER_FILE, SETTINGS_FILE = (
     "tokenizer.json",
     "whisper.json",
 )
-FRAME_COUNT = 3000
-"""Frames of features that the encoder takes, 10 ms each."""
 AUDIO_POSITIONS = FRAME_COUNT // 2
 """Rows that the encoder gives."""
 TIMESTAMP_COUNT = 1501

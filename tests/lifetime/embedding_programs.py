@@ -2,77 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 import genai
 from winml_lite import WinMLError
 
-alive: list[Any] = []
-"""What is still there when the interpreter ends."""
-
-TEXTS = ["the cat sat on a mat", "the dog ran", "the sea is cold"] * 20
 CYCLES, WARM_UP = 60, 20
 MAX_GROWTH = 8 << 20
-
-
-def exit_with_a_model_alive(path: str) -> None:
-    model = genai.load_embedding(path, threads=1)
-    alive.extend((model, model.embed(TEXTS)))
-
-
-def exit_while_daemon_threads_embed(path: str) -> None:
-    model = genai.load_embedding(path, threads=1)
-
-    def embed_forever() -> None:
-        while True:
-            model.embed(TEXTS)
-
-    for _ in range(2):
-        threading.Thread(target=embed_forever, daemon=True).start()
-    time.sleep(0.5)
-
-
-def closing_waits_for_a_call(path: str) -> None:
-    model = genai.load_embedding(path, threads=1)
-    rows: list[Any] = []
-
-    def embed() -> None:
-        try:
-            while True:
-                rows.append(model.embed(TEXTS))
-        except RuntimeError:
-            rows.append("closed")
-
-    thread = threading.Thread(target=embed)
-    thread.start()
-    time.sleep(0.3)
-    model.close()
-    thread.join()
-    assert rows[-1] == "closed"
-    assert len(rows) > 1
-
-
-def nothing_grows_over_many_cycles(path: str) -> None:
-    process, before = psutil.Process(), 0
-    for cycle in range(CYCLES):
-        with genai.load_embedding(path, threads=1) as model:
-            model.embed(TEXTS)
-        if cycle == WARM_UP:
-            gc.collect()
-            before = process.memory_info().rss
-    gc.collect()
-    grown = process.memory_info().rss - before
-    assert grown < MAX_GROWTH, grown
 
 
 def a_forked_child_is_told(path: str) -> None:

@@ -1,4 +1,4 @@
-"""Embedding models and saved states at the end of their lives; a crash is a return code, so each test has a process."""
+"""Forks of embedding models, saved states under interrupts; a crash is a return code, so each test has a process."""
 
 from __future__ import annotations
 
@@ -11,35 +11,12 @@ import pytest
 from lifetime.programs import run_program
 
 from fakes.model_files import ModelFiles, require_engine
-from models.recipes import encoder_gguf, encoder_onnx, random_gguf, random_onnx
-
-
-@pytest.fixture(params=["llama", "ort"])
-def encoder(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
-    """The encoder on each engine."""
-    require_engine(request.param)
-    return encoder_gguf(files.folder) if request.param == "llama" else encoder_onnx(files.folder)
+from models.recipes import encoder_gguf, random_gguf, random_onnx
 
 
 def run_silently(program: str, path: str | Path) -> None:
     """Run a program of `embedding_programs.py`: it must end well and print nothing."""
     run_program("embedding_programs.py", program, path)
-
-
-def test_exit_with_a_model_alive(encoder: Path) -> None:
-    run_silently("exit_with_a_model_alive", encoder)
-
-
-def test_exit_while_daemon_threads_embed(encoder: Path) -> None:
-    run_silently("exit_while_daemon_threads_embed", encoder)
-
-
-def test_closing_waits_for_a_call(encoder: Path) -> None:
-    run_silently("closing_waits_for_a_call", encoder)
-
-
-def test_nothing_grows_over_many_cycles(encoder: Path) -> None:
-    run_silently("nothing_grows_over_many_cycles", encoder)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

@@ -284,6 +284,20 @@ class TestStreams:
         assert len(rest) == len(words_of(LONG[:29])) - 1
         assert stream.result.finish_reason.name == "CANCELED"
 
+    def test_cancel_while_nobody_speaks(self, model: SpeechModel, loudness: VoiceActivity) -> None:
+        source = genai.CancellationSource()
+        read: list[int] = []
+
+        def silence() -> Iterator[Samples]:
+            for index in range(1000):
+                if index == 50:
+                    source.cancel()
+                read.append(index)
+                yield np.zeros(16_000, np.float32)
+
+        result = model.transcribe(silence(), voice_activity=loudness, cancellation=source)
+        assert (result.text, result.finish_reason.name, len(read)) == ("", "CANCELED", 51)
+
     def test_cancelled_before_it_began(self, model: SpeechModel) -> None:
         source = genai.CancellationSource()
         source.cancel()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,10 +15,12 @@ import pytest
 from fakes.ort_whisper import OrtWhisper
 from fakes.real_models import catalog_model
 from fakes.reference_whisper import ReferenceWhisper
+from fakes.spoken import spoken
 from genai import catalog
 from genai.convert import convert_whisper
 from genai.convert.ctranslate2 import CTranslate2File
 from genai.convert.whisper import Weights
+from genai.log_mel import log_mel
 from models.whisper_weights import (
     KINDS,
     SHAPE,
@@ -33,6 +36,9 @@ pytestmark = pytest.mark.real
 FEATURES = np.random.default_rng(0).standard_normal((1, 80, 3000)).astype(np.float32)
 IDS = np.random.default_rng(1).integers(0, 1000, 20).tolist()
 PIECES = (1, 3, 1, 1, 5, 9)
+BLOCKS = replace(SHAPE, hidden=64)
+"""Whose matrices fill blocks of 32."""
+FORMS: tuple[Weights, Weights] = ("f16", "q8")
 
 
 def converted(folder: Path, kind: str, weights: Weights = "f32", shape: WeightShape = SHAPE) -> OrtWhisper:
@@ -138,10 +144,38 @@ def test_a_sequence_beyond_the_positions_is_an_error(tmp_path: Path) -> None:
         model.feed([1])
 
 
-@pytest.mark.parametrize("weights", ["f16", "f32"])
+@pytest.mark.parametrize("projects", [False, True])
+def test_eight_bit_weights_of_the_decoder_are_close(tmp_path: Path, projects: bool) -> None:
+    source = ct2_whisper(tmp_path / "source", shape=BLOCKS)
+    if projects:
+        stored, _ = whisper_model(BLOCKS)
+        noise = np.random.default_rng(3).standard_normal((BLOCKS.vocabulary_size, BLOCKS.width))
+        stored["decoder/projection/weight"] = noise.astype(np.float16)
+        (source / "model.bin").write_bytes(model_bytes(stored, {}))
+    exact, rounded = (OrtWhisper(convert_whisper(source, tmp_path / kind, weights=kind).folder) for kind in FORMS)
+    assert np.array_equal(exact.hear(FEATURES), rounded.hear(FEATURES))
+    differences = exact.feed(IDS) - rounded.feed(IDS)
+    assert 0 < np.abs(differences).max() < 1.0  # of values up to 30
+    assert differences.std() < 0.2
+
+
+def test_whole_numbers_up_to_127_are_themselves_in_8_bits(tmp_path: Path) -> None:
+    stored, _ = whisper_model(BLOCKS)
+    whole = np.random.default_rng(4).integers(-126, 127, (BLOCKS.vocabulary_size, BLOCKS.width))
+    whole[:, 0] = 127
+    stored["decoder/embeddings/weight"] = whole.astype(np.float16)
+    source = ct2_whisper(tmp_path / "source", shape=BLOCKS)
+    (source / "model.bin").write_bytes(model_bytes(stored, {}))
+    folder = convert_whisper(source, tmp_path / "made", weights="q8").folder
+    model = onnx.load(folder / "decoder.onnx")
+    table = next(tensor for tensor in model.graph.initializer if tensor.name == "decoder/embeddings/weight.q8")
+    assert np.array_equal(onnx.numpy_helper.to_array(table).astype(int) - 128, whole)
+
+
+@pytest.mark.parametrize("weights", ["f16", "f32", "q8"])
 @pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx"])
 def test_every_initializer_and_input_is_used(tmp_path: Path, name: str, weights: Weights) -> None:
-    folder = convert_whisper(ct2_whisper(tmp_path / "source"), tmp_path / "made", weights=weights).folder
+    folder = convert_whisper(ct2_whisper(tmp_path / "source", shape=BLOCKS), tmp_path / "made", weights=weights).folder
     graph = onnx.load(folder / name, load_external_data=False).graph
     used = {value for node in graph.node for value in node.input}
     assert [tensor.name for tensor in graph.initializer if tensor.name not in used] == []
@@ -156,14 +190,40 @@ def test_the_same_bytes_every_time(tmp_path: Path) -> None:
     }
 
 
+def tiny_en_source(folder: Path) -> Path:
+    """The files that a folder of the catalog was made of."""
+    entry = catalog.find("whisper-tiny.en")
+    assert entry is not None
+    return folder.parents[2] / "models" / entry.name / entry.digest[:8]
+
+
+def test_whisper_tiny_en_in_8_bits_says_the_same(tmp_path: Path) -> None:
+    """Logits of up to 31 differ by less than 1.5; over sixteen sentences of this voice it is 0.6."""
+    folder = catalog_model("whisper-tiny.en")
+    tokens = json.loads((folder / "whisper.json").read_text(encoding="utf-8"))["tokens"]
+    eight = convert_whisper(tiny_en_source(folder), tmp_path / "made", weights="q8").folder
+    exact, rounded = OrtWhisper(folder), OrtWhisper(eight)
+    features = log_mel(spoken("The doctor said that plenty of sleep is the best medicine.", words_per_minute=140))
+    exact.hear(features)
+    said = exact.say([tokens["start"], tokens["no_timestamps"]], tokens)
+    rounded.hear(features)
+    assert rounded.say([tokens["start"], tokens["no_timestamps"]], tokens) == said
+    exact.hear(features)
+    rounded.hear(features)
+    differences = [
+        np.abs(exact.feed([token]) - rounded.feed([token])).max()
+        for token in (tokens["start"], tokens["no_timestamps"], *said)
+    ]
+    assert 0 < max(differences) < 1.5
+
+
 def test_the_decoder_of_whisper_tiny_en(tmp_path: Path) -> None:
     """Its logits for a sentence are those of NumPy over the same hidden state, to 1e-4 of values up to 31."""
-    folder, entry = catalog_model("whisper-tiny.en"), catalog.find("whisper-tiny.en")
-    assert entry is not None
+    folder = catalog_model("whisper-tiny.en")
     model = OrtWhisper(folder)
     silence = np.full((1, 80, 3000), -1.5, np.float32)
     hidden = model.hear(silence)[0]
-    with CTranslate2File(folder.parents[2] / "models" / entry.name / entry.digest[:8] / "model.bin") as file:
+    with CTranslate2File(tiny_en_source(folder) / "model.bin") as file:
         decoder = [name for name, variable in file.variables.items() if name.startswith("decoder/") and variable.shape]
         heads = {name: np.array(file.scalar(name)) for name in ("encoder/num_heads", "decoder/num_heads")}
         second = ReferenceWhisper({name: file.floats(name).astype(np.float64) for name in decoder} | heads)

@@ -169,6 +169,20 @@ def sound(activity: genai.VoiceActivity, runtime: winml_lite.Runtime) -> None:
     assert_type(tensor.to_audio_bytes(sample_rate=16000, channels=1, sample_format="int32"), bytes)
 
 
+def speech_model(model: genai.SpeechModel) -> None:
+    stream = model.stream(np.zeros(16000, np.float32), language="en", temperatures=0.5)
+    assert_type(next(stream), genai.TranscriptSegment)
+    assert_type(stream.result, genai.Transcript)
+    assert_type(model.transcribe((np.zeros(8000), 8000), voice_activity=False), genai.Transcript)
+    assert_type(model.transcribe(iter([np.zeros(8000)]), sample_rate=8000).timings.real_time_factor, float)
+
+
+async def speech_model_async(model: genai.SpeechModel) -> None:
+    async for segment in model.astream("speech.wav"):
+        assert_type(segment, genai.TranscriptSegment)
+    assert_type(await model.atranscribe("speech.wav"), genai.Transcript)
+
+
 def pictures(runtime: winml_lite.Runtime) -> None:
     options = winml_lite.ImageTensorOptions(size=(224, 224), normalization=winml_lite.TensorNormalization.imagenet())
     tensor = runtime.tensor_from_image(np.zeros((2, 2, 3), np.uint8), options=options)

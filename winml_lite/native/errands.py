@@ -24,7 +24,9 @@ class Errands:
         self._wanted: Callable[[], object] | None = None
         self._owner: dict[str, str] = {}
         """Who has the say: the thread, or the caller if he was interrupted before it came to the work. First entry."""
-        self._is_alone = self._is_over = self._has_left = False
+        self._is_alone = self._is_over = False
+        self._presence = threading.Lock()
+        """Locked while the caller is there. Ctrl-C may come before a `finally`, but not before its release."""
         self._bell: SimpleQueue[None] = SimpleQueue()
         self._answers: SimpleQueue[None] = SimpleQueue()
 
@@ -33,7 +35,7 @@ class Errands:
 
         What `work`, an errand or Ctrl-C raises is left in `errors`; after the latter two, `stop` ends `work` early.
         """
-        try:
+        with self._presence:
             try:
                 threading.Thread(target=self._work, args=(work,), name="winml-lite native").start()
             except RuntimeError:  # no threads any more, as in an exit function
@@ -50,8 +52,6 @@ class Errands:
                 except BaseException as error:
                     self._fail(error)
                     stop()
-        finally:
-            self._has_left = True
 
     def ask(self, errand: Callable[[], object]) -> bool:
         """Have the caller of `run` run an errand, and wait for that; return whether all is well until now."""
@@ -63,10 +63,10 @@ class Errands:
         elif not self.errors:
             self._wanted = errand
             self._bell.put(None)
-            while self._wanted is not None and not self._has_left:
+            while self._wanted is not None and self._presence.locked():
                 with suppress(Empty):
                     self._answers.get(timeout=_LONGEST_WAIT_SECONDS)
-        return not self.errors and not self._has_left
+        return not self.errors and self._presence.locked()
 
     def _work(self, work: Callable[[], object]) -> None:
         if self._owner.setdefault("is", "thread") != "thread":

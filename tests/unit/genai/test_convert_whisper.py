@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -175,8 +176,42 @@ def test_values_beyond_float16_need_float32(source: Path, tmp_path: Path) -> Non
 
 
 def test_unknown_weights() -> None:
-    with pytest.raises(ValueError, match="weights must be one of f32, f16, not 'q8'"):
-        convert_whisper("a", "b", weights="q8")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="weights must be one of f32, f16, q8, not 'q4'"):
+        convert_whisper("a", "b", weights="q4")  # type: ignore[arg-type]
+
+
+def kinds(path: Path) -> Counter[str]:
+    return Counter(node.op_type for node in onnx.load(path, load_external_data=False).graph.node)
+
+
+def test_eight_bits_are_for_the_products_of_the_decoder(tmp_path: Path) -> None:
+    shape = replace(SMALL, width=32, hidden=64)
+    folder = convert_whisper(ct2_whisper(tmp_path / "source", shape=shape), tmp_path / "made", weights="q8").folder
+    decoder, encoder = kinds(folder / "decoder.onnx"), kinds(folder / "encoder.onnx")
+    # queries, keys, values, their output; the query for the encoder and its output; two of the feed-forward; logits
+    assert (decoder["MatMulNBits"], decoder["MatMul"], decoder["Gemm"]) == (9, 0, 0)
+    assert (decoder["GatherBlockQuantized"], decoder["Cast"]) == (1, 0)
+    assert (encoder["MatMulNBits"], encoder["MatMul"]) == (0, 8)
+
+
+def test_the_look_up_and_the_logits_share_8_bit_values(tmp_path: Path) -> None:
+    source = ct2_whisper(tmp_path / "source", shape=replace(SMALL, width=32, hidden=64))
+    folder = convert_whisper(source, tmp_path / "made", weights="q8").folder
+    tensors = onnx.load(folder / "decoder.onnx", load_external_data=False).graph.initializer
+    places = {
+        tensor.name.removeprefix("decoder/embeddings/"): {pair.key: pair.value for pair in tensor.external_data}
+        for tensor in tensors
+        if tensor.name.startswith("decoder/embeddings/")
+    }
+    assert sorted(places) == ["weight.q8", "weight.q8.factor", "weight.scale", "weight.scale.factor"]
+    assert places["weight.q8"] == places["weight.q8.factor"]
+    assert places["weight.scale"] == places["weight.scale.factor"]
+
+
+def test_blocks_that_a_matrix_does_not_fill_are_refused(source: Path, tmp_path: Path) -> None:
+    with pytest.raises(NotSupportedError, match="has 8 columns, not a multiple of 32; use weights='f16'"):
+        convert_whisper(source, tmp_path / "made", weights="q8")
+    assert not (tmp_path / "made").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,21 @@ def test_a_speech_model_is_converted_once(monkeypatch: pytest.MonkeyPatch, tmp_p
         assert found == ("whisper-tiny.en", folder)
     assert asked == [(tmp_path / "files", folder, "f16")]
     assert folder.name.endswith("-whisper-f16")
+
+
+@pytest.mark.parametrize("weights", ["f16", "f32", "q8"])
+def test_a_catalog_says_how_weights_are_stored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, weights: str) -> None:
+    asked: list[str] = []
+
+    def convert(source: Path, folder: Path, **given: object) -> None:
+        asked.append(str(given["weights"]))
+        folder.mkdir(parents=True)
+
+    monkeypatch.setattr(download, "pull", lambda entry, **given: tmp_path / "files")
+    monkeypatch.setattr("genai.convert.convert_whisper", convert, raising=False)
+    entry = replace(entry_of("whisper-tiny.en"), variant=f"whisper-{weights}")
+    assert named_models.prepare(entry).name.endswith(f"-whisper-{weights}")
+    assert asked == [weights]
 
 
 def test_what_is_converted_needs_its_files_no_more(pulls: list[str]) -> None:

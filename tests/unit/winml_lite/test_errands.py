@@ -103,3 +103,20 @@ def test_calls_of_other_threads() -> None:
     other.start()
     other.join()
     assert threads == [other.ident]
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals of POSIX")
+def test_a_second_ctrl_c_leaves_at_once_and_the_call_is_told() -> None:
+    errands = Errands()
+    answers: list[bool] = []
+    is_told = threading.Event()
+
+    def work() -> None:
+        answers.append(errands.ask(lambda: signal.raise_signal(signal.SIGINT)))
+        answers.append(errands.ask(fail))
+        is_told.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        errands.run(work, lambda: signal.raise_signal(signal.SIGINT))
+    assert is_told.wait(10)
+    assert answers == [False, False]

@@ -1,0 +1,86 @@
+"""Programs for `test_model_lifetime.py`, each run in its own process: `model_programs.py PROGRAM KIND MODEL`.
+
+KIND is what the model does: `embed` or `classify`. Calls of such models take turns.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import psutil
+
+import genai
+
+alive: list[Any] = []
+"""What is still there when the interpreter ends."""
+
+TEXTS = ["the cat sat on a mat", "the dog ran", "the sea is cold"] * 20
+PICTURES = [np.full((20, 30, 3), colour, np.uint8) for colour in ([255, 0, 0], [0, 255, 0], [0, 0, 255])]
+CYCLES, WARM_UP = 60, 20
+MAX_GROWTH = 8 << 20
+
+LOADERS: dict[str, Callable[..., Any]] = {"embed": genai.load_embedding, "classify": genai.load_classifier}
+CALLS: dict[str, Callable[[Any], object]] = {
+    "embed": lambda model: model.embed(TEXTS),
+    "classify": lambda model: model.classify(PICTURES),
+}
+
+
+def exit_with_a_model_alive(kind: str, path: str) -> None:
+    model = LOADERS[kind](path, threads=1)
+    alive.extend((model, CALLS[kind](model)))
+
+
+def exit_while_daemon_threads_call(kind: str, path: str) -> None:
+    model = LOADERS[kind](path, threads=1)
+
+    def call_forever() -> None:
+        while True:
+            CALLS[kind](model)
+
+    for _ in range(2):
+        threading.Thread(target=call_forever, daemon=True).start()
+    time.sleep(0.5)
+
+
+def closing_waits_for_a_call(kind: str, path: str) -> None:
+    model = LOADERS[kind](path, threads=1)
+    found: list[object] = []
+
+    def call() -> None:
+        try:
+            while True:
+                found.append(CALLS[kind](model))
+        except RuntimeError:
+            found.append("closed")
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    time.sleep(0.3)
+    model.close()
+    thread.join()
+    assert found[-1] == "closed"
+    assert len(found) > 1
+
+
+def nothing_grows_over_many_cycles(kind: str, path: str) -> None:
+    process, before = psutil.Process(), 0
+    for cycle in range(CYCLES):
+        with LOADERS[kind](path, threads=1) as model:
+            CALLS[kind](model)
+        if cycle == WARM_UP:
+            gc.collect()
+            before = process.memory_info().rss
+    gc.collect()
+    grown = process.memory_info().rss - before
+    assert grown < MAX_GROWTH, grown
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]](*sys.argv[2:])

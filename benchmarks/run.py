@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from .measure import QUICK_NOTE, Row, parser, table
@@ -22,6 +23,8 @@ BENCHMARKS = (
     "startup",
     "compile",
     "images",
+    "speech",
+    *(("speech_peer",) if find_spec("ctranslate2") else ()),
     "decode",
     "native_loop",
     "prompt",
@@ -30,7 +33,7 @@ BENCHMARKS = (
     "speculation",
     "memory",
 )
-PEERS = ("llama-cpp-python", "onnxruntime", "onnxruntime-genai", "numpy")
+PEERS = ("llama-cpp-python", "onnxruntime", "onnxruntime-genai", "ctranslate2", "numpy")
 
 
 def machine() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Whisper's encoder and decoder against CTranslate2, which faster-whisper runs on: one window, greedy, the same weights.
+"""Whisper's encoder and decoder against CTranslate2, which faster-whisper runs on: one window, greedy, same weights.
 
 Our float16 folder computes in float32, as CTranslate2 does with "float32"; our 8-bit folder is measured against its
 "int8". Without CTranslate2 (`pip install ctranslate2`) there are no rows.

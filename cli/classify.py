@@ -15,7 +15,7 @@ import winml_lite
 
 from . import terminal
 from .options import ModelChoice, custom_operators_option, gather, json_option, onnx_model_options
-from .several_files import STANDARD_INPUT, check_all_read, targets, tell_unreadable
+from .several_files import STANDARD_INPUT, check_all_read, check_before_loading, targets, tell_unreadable
 
 _BAR = 24
 _RESIZE_MODES = {"crop": "CENTER_CROP", "stretch": "STRETCH", "letterbox": "LETTERBOX"}
@@ -94,6 +94,7 @@ def command(
     The model is a name, an image classifier (.onnx), or its folder. What a folder of Hugging Face says about labels and
     pictures is read; else say it with the options.
     """
+    check_before_loading(pictures, "PIL", "reading pictures needs Pillow")
     drawings = targets(pictures, save, "--save", ".png", unnamed="picture")
     with _loaded(choice, settings) as model:
         if not choice.quiet:

@@ -114,7 +114,10 @@ def _path(source: str, offline: bool, progress: terminal.Progress) -> Path:
     if entry is None:
         if not Path(source).exists():
             raise ModelFailure(unknown_model(source))
+        if Path(source).suffix.lower() in (".pth", ".pt"):
+            made = "genai.convert.convert_efficientnet converts those of EfficientNet-Lite"
+            raise ModelFailure(f"{source}: weights of torch are not converted here; {made}")
         return Path(source)
     if not entry.is_gguf and not entry.variant.startswith("whisper"):
-        raise ModelFailure(f"{entry.name} is a {entry.kind} model: there is nothing to convert to")
+        raise ModelFailure(f"{entry.name}, of kind {entry.kind}, is ready as it is: there is nothing to convert to")
     return download.pull(entry, offline=offline, progress=partial(progress, "download"))

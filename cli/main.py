@@ -119,11 +119,13 @@ def _is_of_help(error: OSError) -> bool:
 @click.command(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(genai.__version__, prog_name="winml-lite")
 def main() -> None:
-    """Run language models on this machine: .gguf files on llama.cpp, .onnx models on ONNX Runtime.
+    """Run models on this machine, of text, speech and pictures: .gguf files on llama.cpp, .onnx models on ONNX Runtime.
 
     \b
     winml-lite generate "Why is the sky blue?"
     winml-lite chat -m model.gguf
+    winml-lite transcribe talk.mp3
+    winml-lite classify cat.jpg
 
     A MODEL is a file (.gguf, .onnx, .ort), a model folder, or a name that `winml-lite models list` shows; names are
     downloaded once. Answers go to standard output, everything else to standard error.

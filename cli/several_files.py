@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -15,6 +16,25 @@ from .failure import ModelFailure, describe
 
 STANDARD_INPUT = "-"
 """Stands for standard input among the files."""
+_FILE_ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".webp", ".txt", ".json", ".srt", ".vtt"})
+"""Of names that mean a file: a folder of such a name is only taken, never made."""
+
+
+def check_before_loading(files: tuple[str, ...], package: str, purpose: str) -> None:
+    """Fail before a model is downloaded where no file could be read: `package`, of the extra media, is not installed,
+    or none of the files is there.
+
+    purpose: what is said of the package, as in "sound files need soundfile".
+    """
+    if importlib.util.find_spec(package) is None:
+        text = f"{purpose}: pip install 'winml-lite[media]'"
+        raise genai.NotSupportedError(codes.MODULE_NOT_FOUND, "winml-lite", text)
+    if any(file == STANDARD_INPUT or os.path.lexists(file) for file in files):
+        return
+    for file in files:
+        missing = genai.WinMLError(codes.FILE_NOT_FOUND, file, "there is no such file")
+        tell_unreadable(file, missing, is_only=len(files) == 1)
+    check_all_read(0, len(files))
 
 
 def targets(files: tuple[str, ...], place: Path | None, option: str, ending: str, unnamed: str) -> list[Path | None]:
@@ -39,6 +59,8 @@ def _inside(place: Path, files: tuple[str, ...], option: str, ending: str, unnam
     """Make a folder and return a name in it for each file, no two of them equal in any letter case."""
     if place.exists() and not place.is_dir():
         raise click.UsageError(f"{option} names a folder for several files, and {place} is a file")
+    if not place.exists() and place.suffix.lower() in _FILE_ENDINGS:
+        raise click.UsageError(f"{option} names a folder for several files, and {place} is the name of a file")
     place.mkdir(parents=True, exist_ok=True)
     found: list[Path] = []
     taken: set[str] = set()

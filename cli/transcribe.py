@@ -15,7 +15,7 @@ from genai.subtitles import VTT_HEADER, cues
 from . import terminal
 from .failure import OutputFailure
 from .options import ModelChoice, gather, onnx_model_options
-from .several_files import STANDARD_INPUT, check_all_read, targets, tell_unreadable
+from .several_files import STANDARD_INPUT, check_all_read, check_before_loading, targets, tell_unreadable
 
 Format: TypeAlias = Literal["text", "json", "srt", "vtt"]
 _ENDINGS: dict[str, Format] = {".txt": "text", ".json": "json", ".srt": "srt", ".vtt": "vtt"}
@@ -88,6 +88,7 @@ def command(
     seconds in recordings of more than 30 are passed over; the small model for that is downloaded once.
     """
     form = form or _ENDINGS.get("" if output is None else output.suffix.lower(), "text")
+    check_before_loading(files, "soundfile", "sound files need soundfile")
     transcripts = _targets(files, output, form)
     with choice.load_with(genai.load_speech) as model:
         if not choice.quiet:

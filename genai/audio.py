@@ -117,6 +117,8 @@ def write_audio(
     NotSupportedError 0x8007007E without the package soundfile; ValueError for an ending or a sample format that cannot
     be written; WinMLError 0x80070003 no such folder, 0x80004005 when it cannot be written.
     """
+    if not isinstance(audio, Audio) and not (isinstance(audio, tuple) and len(audio) == 2):
+        raise TypeError(f"audio must be genai.Audio, or a tuple (samples, sample_rate), not {type(audio).__name__}")
     sound = audio if isinstance(audio, Audio) else Audio(*audio)
     samples = sound.samples.reshape(len(sound.samples), sound.channels)
     write_sound(os.fsdecode(path), samples, sound.sample_rate, sample_format)

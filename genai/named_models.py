@@ -73,6 +73,9 @@ CONVERSIONS: dict[str, Callable[[_Conversion], None]] = {
 }
 """What makes the folder of an entry, by its `variant`; that of a GGUF file names operators and weights."""
 
+_OTHERS = {("speech",): "; `winml-lite convert` makes folders of the CTranslate2 models of faster-whisper"}
+"""Where models come from that the catalog does not have, by what is to be loaded."""
+
 
 def fetch(
     source: str | os.PathLike[str],
@@ -153,11 +156,11 @@ def _is_converted(entry: catalog.CatalogEntry) -> bool:
 def unknown_model(text: str, kinds: tuple[str, ...] = tuple(LOADERS)) -> str:
     """Say that `text` is no model, with the names that are, of some kinds."""
     if os.path.dirname(text) or Path(text).suffix.lower() in (".gguf", ".onnx", ".ort"):
-        return f"no file or folder {text!r}"
+        return f"no file or folder {text!r}{_OTHERS.get(kinds, '')}"
     names = [entry.name for entry in catalog.entries() if entry.kind in kinds]
     close = get_close_matches(text, names, 1)
     hint = f"did you mean {close[0]!r}?" if close else f"known names: {', '.join(names)}"
-    return f"{text!r} is neither a file or folder nor a model of the catalog; {hint}"
+    return f"{text!r} is neither a file or folder nor a model of the catalog; {hint}{_OTHERS.get(kinds, '')}"
 
 
 def _has_llama() -> bool:

@@ -272,8 +272,11 @@ def _can_seek(file: Any) -> bool:
 
 
 def _no_sound(error: Exception) -> str:
+    reason = _reason(error)
+    # libsndfile says this of some content, too; whether there is a file was looked at before
+    told = "" if reason.startswith("File does not exist") else f" ({reason})"
     return (
-        f"no sound that can be read ({_reason(error)}). WAV, FLAC, OGG, MP3 and AIFF can be; "
+        f"no sound that can be read{told}. WAV, FLAC, OGG, MP3 and AIFF can be; "
         "convert other formats and the sound of films, for example with `ffmpeg -i INPUT OUTPUT.wav`"
     )
 

@@ -37,6 +37,8 @@ _VAGUE = SAMPLE_RATE // 5
 """Samples by which a model is late to say that something ends."""
 _PATIENCE = SAMPLE_COUNT
 """Samples after which a recording counts as long: only then silences are looked for, unless that is asked for."""
+_TOO_LOUD = 32.0
+"""No sound of full scale 1 has such samples (30 dB above it); floats on the scale of 16 bits have."""
 
 
 def sound_blocks(source: Any, sample_rate: int | None) -> tuple[Iterator[Samples], float | None]:
@@ -53,9 +55,11 @@ def sound_blocks(source: Any, sample_rate: int | None) -> tuple[Iterator[Samples
     if isinstance(source, Audio):
         return _of_samples(source)
     if isinstance(source, tuple):
-        if len(source) != 2:
-            raise TypeError(f"a tuple must be (samples, sample_rate), not one of {len(source)}")
+        if len(source) != 2 or np.ndim(source[1]) or not np.ndim(source[0]):
+            raise TypeError("a tuple must be (samples, sample_rate)")
         return _of_samples(Audio(*source))
+    if isinstance(source, list) and any(_is_file(item) for item in source):
+        raise TypeError("audio is one recording, not a list of files: call it for each")
     if _comes_in_blocks(source):
         return resampled_blocks(iter(source), rate, SAMPLE_RATE), None
     if not _is_file(source):
@@ -224,6 +228,10 @@ class SpokenSound:
     def _counted(self, blocks: Iterator[Samples]) -> Iterator[Samples]:
         for block in blocks:
             self._check()
+            loudest = float(np.abs(block).max(initial=0))
+            if loudest > _TOO_LOUD:
+                mend = "divide samples on the scale of 16 bits by 32768"
+                raise ValueError(f"full scale of float samples is -1 to 1, and one of these is {loudest:.0f}: {mend}")
             self._read += block.size
             yield block
 

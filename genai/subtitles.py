@@ -67,7 +67,7 @@ def _lines(text: str, line_length: int | None) -> str:
     if line_length is None or len(plain) <= line_length:
         return plain
     count = len(_wrapped(plain, line_length))
-    narrowest = -(-len(plain) // count)
+    narrowest = -(-(len(plain) - (count - 1)) // count)  # the spaces where it is broken are gone
     widths = range(narrowest, line_length + 1)
     return "\n".join(next(lines for width in widths if len(lines := _wrapped(plain, width)) == count))
 

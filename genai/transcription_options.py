@@ -103,6 +103,12 @@ _NAMES_ELSEWHERE = {
     "without_timestamps": "timestamps",
     "condition_on_prev_tokens": "condition_on_previous_text",
 }  # what other libraries call them
+_NOT_HERE = {
+    "word_timestamps": "times are those of segments",
+    "beam_size": "decoding is greedy",
+    "best_of": "decoding is greedy",
+    "task": "translate=True writes English",
+}  # what other libraries have
 
 
 def transcription_options(given: TranscriptionFields) -> TranscriptionOptions:
@@ -113,6 +119,8 @@ def transcription_options(given: TranscriptionFields) -> TranscriptionOptions:
         if name not in names:
             near = _NAMES_ELSEWHERE.get(name) or next(iter(get_close_matches(name, [*names, *_OTHER_FIELDS], 1)), None)
             hint = f"; did you mean {near!r}?" if near else ""
+            if name in _NOT_HERE:
+                hint = f": {_NOT_HERE[name]}"
             raise TypeError(f"transcribe has no option {name!r}{hint}")
     whole = given.get("options")
     if whole is None:

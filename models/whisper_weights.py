@@ -43,7 +43,7 @@ class WeightShape:
 
     mel_count: int = 80
     width: int = 32
-    hidden: int = 48
+    hidden: int = 64
     encoder_layers: int = 2
     decoder_layers: int = 3
     encoder_heads: int = 2

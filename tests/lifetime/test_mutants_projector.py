@@ -10,8 +10,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 from models import media_models, projector_models, recipes
@@ -99,6 +101,12 @@ def _decoder(runtime: Runtime, path: Path) -> Stage:
     return stage
 
 
+def _doubled(tensor: object) -> npt.NDArray[np.float32]:
+    """A tensor with every row twice over."""
+    rows = np.asarray(tensor, np.float32)
+    return np.concatenate((rows, rows))
+
+
 def _impossible(kind: str) -> Iterator[tuple[dict[str, object], Tensors]]:
     """Well-formed projectors with a value or a tensor that does not fit."""
     if kind == "both":
@@ -107,13 +115,14 @@ def _impossible(kind: str) -> Iterator[tuple[dict[str, object], Tensors]]:
         metadata, tensors = getattr(projector_models, f"{kind}_projector")(64)
     for key, value in ALTERED[kind].items():
         yield {**metadata, key: value}, tensors
+    arrays: dict[str, Any] = dict(tensors)
     block = "a.blk.0" if kind == "qwen2a" else "v.blk.0"
     query, norm = f"{block}.attn_q.weight", f"{block}.ln1.weight"
     yield metadata, {name: tensor for name, tensor in tensors.items() if name != query}
-    yield metadata, {**tensors, query: np.concatenate((tensors[query], tensors[query]))}
-    yield metadata, {**tensors, norm: tensors[norm].astype(np.float16)}
+    yield metadata, {**tensors, query: np.concatenate((arrays[query], arrays[query]))}
+    yield metadata, {**tensors, norm: arrays[norm].astype(np.float16)}
     if kind == "qwen2vl":
-        yield metadata, {**tensors, "mm.2.weight": np.concatenate((tensors["mm.2.weight"], tensors["mm.2.weight"]))}
+        yield metadata, {**tensors, "mm.2.weight": np.concatenate((arrays["mm.2.weight"], arrays["mm.2.weight"]))}
         yield metadata, {name: tensor for name, tensor in tensors.items() if name != "v.patch_embd.weight"}
         yield metadata, {**tensors, "mm.0.weight": np.zeros((64, 64), np.float32)}
 

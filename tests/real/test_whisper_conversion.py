@@ -36,8 +36,6 @@ pytestmark = pytest.mark.real
 FEATURES = np.random.default_rng(0).standard_normal((1, 80, 3000)).astype(np.float32)
 IDS = np.random.default_rng(1).integers(0, 1000, 20).tolist()
 PIECES = (1, 3, 1, 1, 5, 9)
-BLOCKS = replace(SHAPE, hidden=64)
-"""Whose matrices fill blocks of 32."""
 FORMS: tuple[Weights, Weights] = ("f16", "q8")
 
 
@@ -146,10 +144,10 @@ def test_a_sequence_beyond_the_positions_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("projects", [False, True])
 def test_eight_bit_weights_of_the_decoder_are_close(tmp_path: Path, projects: bool) -> None:
-    source = ct2_whisper(tmp_path / "source", shape=BLOCKS)
+    source = ct2_whisper(tmp_path / "source")
     if projects:
-        stored, _ = whisper_model(BLOCKS)
-        noise = np.random.default_rng(3).standard_normal((BLOCKS.vocabulary_size, BLOCKS.width))
+        stored, _ = whisper_model()
+        noise = np.random.default_rng(3).standard_normal((SHAPE.vocabulary_size, SHAPE.width))
         stored["decoder/projection/weight"] = noise.astype(np.float16)
         (source / "model.bin").write_bytes(model_bytes(stored, {}))
     exact, rounded = (OrtWhisper(convert_whisper(source, tmp_path / kind, weights=kind).folder) for kind in FORMS)
@@ -160,11 +158,11 @@ def test_eight_bit_weights_of_the_decoder_are_close(tmp_path: Path, projects: bo
 
 
 def test_whole_numbers_up_to_127_are_themselves_in_8_bits(tmp_path: Path) -> None:
-    stored, _ = whisper_model(BLOCKS)
-    whole = np.random.default_rng(4).integers(-126, 127, (BLOCKS.vocabulary_size, BLOCKS.width))
+    stored, _ = whisper_model()
+    whole = np.random.default_rng(4).integers(-126, 127, (SHAPE.vocabulary_size, SHAPE.width))
     whole[:, 0] = 127
     stored["decoder/embeddings/weight"] = whole.astype(np.float16)
-    source = ct2_whisper(tmp_path / "source", shape=BLOCKS)
+    source = ct2_whisper(tmp_path / "source")
     (source / "model.bin").write_bytes(model_bytes(stored, {}))
     folder = convert_whisper(source, tmp_path / "made", weights="q8").folder
     model = onnx.load(folder / "decoder.onnx")
@@ -175,7 +173,7 @@ def test_whole_numbers_up_to_127_are_themselves_in_8_bits(tmp_path: Path) -> Non
 @pytest.mark.parametrize("weights", ["f16", "f32", "q8"])
 @pytest.mark.parametrize("name", ["encoder.onnx", "decoder.onnx"])
 def test_every_initializer_and_input_is_used(tmp_path: Path, name: str, weights: Weights) -> None:
-    folder = convert_whisper(ct2_whisper(tmp_path / "source", shape=BLOCKS), tmp_path / "made", weights=weights).folder
+    folder = convert_whisper(ct2_whisper(tmp_path / "source"), tmp_path / "made", weights=weights).folder
     graph = onnx.load(folder / name, load_external_data=False).graph
     used = {value for node in graph.node for value in node.input}
     assert [tensor.name for tensor in graph.initializer if tensor.name not in used] == []

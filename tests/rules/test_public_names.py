@@ -66,3 +66,25 @@ def test_public_names_and_methods_are_documented(root: str) -> None:
 def test_dir_of_a_lazy_package_shows_its_public_names() -> None:
     package = importlib.import_module("winml_lite")
     assert set(package.__all__) <= set(dir(package))
+
+
+SHARED_BY_LOADERS = {
+    "engine": None,
+    "context_length": None,
+    "threads": None,
+    "target": None,
+    "provider": None,
+    "provider_options": None,
+    "custom_operators": (),
+    "adapters": (),
+    "offline": False,
+    "progress": None,
+}
+
+
+@pytest.mark.parametrize("loader", ["load", "load_embedding", "load_classifier", "load_speech", "VoiceActivity"])
+def test_what_loaders_share_has_one_name_one_default_and_one_order(loader: str) -> None:
+    parameters = inspect.signature(getattr(importlib.import_module("genai"), loader)).parameters
+    shared = {name: part.default for name, part in parameters.items() if name in SHARED_BY_LOADERS}
+    assert list(shared.items()) == [(name, value) for name, value in SHARED_BY_LOADERS.items() if name in shared]
+    assert next(iter(parameters)) == "source"

@@ -232,7 +232,7 @@ def _kind_of(image: Any, array: npt.NDArray[Any]) -> str:
 
 def _from_bytes(image: bytes | bytearray | memoryview, raw: RawPicture, is_gray: bool) -> PackedPixels:
     if raw.width is None or raw.height is None or raw.image_format is None:
-        raise ValueError("raw bytes need width, height and image_format")
+        raise ValueError("raw bytes need width, height and image_format; open files with PIL.Image.open")
     width = number_value(raw.width, "width", minimum=1)
     height = number_value(raw.height, "height", minimum=1)
     kind = image_format(raw.image_format)

@@ -8,7 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from cli.several_files import targets
+from cli.failure import ModelFailure
+from cli.several_files import check_before_loading, targets
+from genai import NotSupportedError, WinMLError
 
 
 @pytest.fixture
@@ -53,3 +55,39 @@ def test_no_file_that_is_read_is_written_over(here: Path, files: tuple[str, ...]
 
 def test_another_file_may_be_written_over(here: Path) -> None:
     assert made(("cat.png",), "dog.png") == ["dog.png"]
+
+
+def test_several_files_do_not_make_a_folder_with_the_name_of_a_file(here: Path) -> None:
+    with pytest.raises(click.UsageError, match="labels.png is the name of a file"):
+        made(("cat.png", "dog.png"), "labels.png")
+    assert not os.path.exists("labels.png")
+
+
+def test_a_folder_may_have_any_name_where_it_is_there(here: Path) -> None:
+    os.mkdir("labels.png")
+    assert made(("cat.png", "dog.png"), "labels.png") == [
+        os.path.join("labels.png", "cat.png"),
+        os.path.join("labels.png", "dog.png"),
+    ]
+
+
+@pytest.mark.parametrize("files", [("cat.png",), ("-",), ("no.png", "cat.png")])
+def test_one_file_to_read_is_enough_to_load_a_model(here: Path, files: tuple[str, ...]) -> None:
+    check_before_loading(files, "click", "this needs click")
+
+
+def test_no_model_is_loaded_for_a_file_that_is_not_there(here: Path) -> None:
+    with pytest.raises(ModelFailure, match=r"no\.png: there is no such file"):
+        check_before_loading(("no.png",), "click", "this needs click")
+
+
+def test_each_file_that_is_not_there_is_told(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ModelFailure, match="2 of 2 files could not be read"):
+        check_before_loading(("no.png", "nor.png"), "click", "this needs click")
+    assert "Error: nor.png: there is no such file" in capsys.readouterr().err
+
+
+def test_no_model_is_loaded_without_the_package_that_reads_files(here: Path) -> None:
+    with pytest.raises(NotSupportedError, match=r"this needs it: pip install 'winml-lite\[media\]'") as raised:
+        check_before_loading(("cat.png",), "no_such_package", "this needs it")
+    assert isinstance(raised.value, WinMLError) and raised.value.hresult == -2147024770

@@ -274,3 +274,25 @@ def test_memory_does_not_grow_with_the_recording(cut: Callable[[], VoiceActivity
     tracemalloc.stop()
     assert sound.length == 3600 * RATE
     assert peak < 16 << 20
+
+
+def test_floats_on_the_scale_of_16_bits_are_refused() -> None:
+    blocks, _ = sound_blocks(np.array([0.0, 1200.0], np.float32), None)
+    with pytest.raises(ValueError, match="one of these is 1200: divide samples on the scale of 16 bits by 32768"):
+        SpokenSound(blocks, None).window()
+
+
+def test_sound_somewhat_above_full_scale_is_heard() -> None:
+    blocks, _ = sound_blocks(np.array([0.0, -1.5], np.float32), None)
+    assert SpokenSound(blocks, None).window()[0].tolist() == [0.0, -1.5]
+
+
+@pytest.mark.parametrize("pair", [(16000, np.zeros(4, np.float32)), (np.zeros(4, np.float32),)])
+def test_a_pair_is_samples_and_their_rate(pair: Any) -> None:
+    with pytest.raises(TypeError, match=r"must be \(samples, sample_rate\)"):
+        sound_blocks(pair, None)
+
+
+def test_a_list_of_files_is_refused() -> None:
+    with pytest.raises(TypeError, match="not a list of files: call it for each"):
+        sound_blocks(["a.wav", "b.wav"], None)

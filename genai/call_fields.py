@@ -109,13 +109,13 @@ def answer_form_of(fields: CallFields) -> AnswerForm | None:
     return answer_form(fields)
 
 
-def call_cancellation(fields: CallFields) -> CancellationLatch | None:
+def call_cancellation(fields: Mapping[str, object]) -> CancellationLatch | None:
     """Check what else cancels the call."""
     source = fields.get("cancellation")
     return None if source is None else instance_of(source, CancellationSource, "cancellation").latch
 
 
-def call_timeout(fields: CallFields) -> float | None:
+def call_timeout(fields: Mapping[str, object]) -> float | None:
     """Check the seconds to wait for another call."""
     timeout = fields.get("timeout")
     if timeout is None:

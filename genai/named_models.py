@@ -73,7 +73,9 @@ CONVERSIONS: dict[str, Callable[[_Conversion], None]] = {
 }
 """What makes the folder of an entry, by its `variant`; that of a GGUF file names operators and weights."""
 
-_OTHERS = {("speech",): "; `winml-lite convert` makes folders of the CTranslate2 models of faster-whisper"}
+_OTHERS: dict[tuple[str, ...], str] = {
+    ("speech",): "; `winml-lite convert` makes folders of the CTranslate2 models of faster-whisper"
+}
 """Where models come from that the catalog does not have, by what is to be loaded."""
 
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from winml_lite import WinMLError
 
-from .cancellation import CancellationLatch, CancellationSource
-from .checks import instance_of
+from .call_fields import call_cancellation, call_timeout
+from .cancellation import CancellationLatch
 from .closing import AsyncClosing
 from .model_source import ENGINE_NAMES, Progress
-from .option_values import finite
 from .spoken_sound import SpeechSource, announced_duration, sound_blocks
 from .text_stream import Operation
 from .tokenizer import Tokenizer
@@ -126,8 +125,7 @@ class SpeechModel(AsyncClosing):
         activity = fields.get("voice_activity")
         if activity is not None and not isinstance(activity, bool | VoiceActivity):
             raise TypeError(f"voice_activity must be a bool, None or a VoiceActivity, not {type(activity).__name__}")
-        source = fields.get("cancellation")
-        timeout = fields.get("timeout")
+        cancellation, timeout = call_cancellation(fields), call_timeout(fields)
         progress = fields.get("progress")
         blocks, duration = sound_blocks(audio, fields.get("sample_rate"))
         if progress is not None and duration is None:
@@ -140,8 +138,7 @@ class SpeechModel(AsyncClosing):
             options=options,
             progress=progress,
         )
-        latch = None if source is None else instance_of(source, CancellationSource, "cancellation").latch
-        return recording, latch, None if timeout is None else max(0.0, finite(timeout, "timeout"))
+        return recording, cancellation, timeout
 
     def _start(
         self,

@@ -48,6 +48,6 @@ def test_windows_are_encoded_once(model: genai.SpeechModel, runs: list[Pipeline]
     assert sum(pipeline is runs[0] for pipeline in runs) == 4
 
 
-def test_silence_that_is_cut_out_is_not_heard(model: genai.SpeechModel, runs: list[Pipeline]) -> None:
+def test_no_sound_runs_nothing(model: genai.SpeechModel, runs: list[Pipeline]) -> None:
     assert model.transcribe([]).segments == ()
     assert runs == []

@@ -322,7 +322,12 @@ class TestStreams:
 
     @pytest.mark.parametrize(
         ("fields", "kind"),
-        [({"voice_activity": 1}, TypeError), ({"cancellation": 1}, TypeError), ({"timeout": "1"}, TypeError)],
+        [
+            ({"voice_activity": 1}, TypeError),
+            ({"cancellation": 1}, TypeError),
+            ({"timeout": "1"}, TypeError),
+            ({"timeout": -1}, ValueError),
+        ],
     )
     def test_arguments_that_cannot_be(self, model: SpeechModel, fields: Any, kind: type[Exception]) -> None:
         with pytest.raises(kind):

@@ -58,7 +58,7 @@ def test_another_file_may_be_written_over(here: Path) -> None:
 
 
 def test_several_files_do_not_make_a_folder_with_the_name_of_a_file(here: Path) -> None:
-    with pytest.raises(click.UsageError, match="labels.png is the name of a file"):
+    with pytest.raises(click.UsageError, match=r"labels\.png is the name of a file"):
         made(("cat.png", "dog.png"), "labels.png")
     assert not os.path.exists("labels.png")
 
@@ -90,4 +90,4 @@ def test_each_file_that_is_not_there_is_told(here: Path, capsys: pytest.CaptureF
 def test_no_model_is_loaded_without_the_package_that_reads_files(here: Path) -> None:
     with pytest.raises(NotSupportedError, match=r"this needs it: pip install 'winml-lite\[media\]'") as raised:
         check_before_loading(("cat.png",), "no_such_package", "this needs it")
-    assert isinstance(raised.value, WinMLError) and raised.value.hresult == -2147024770
+    assert isinstance(raised.value, WinMLError) and raised.value.hresult == 0x8007007E

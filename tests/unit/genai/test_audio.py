@@ -387,6 +387,11 @@ class TestBlocks:
 
 
 class TestWriting:
+    def test_samples_without_their_rate(self, tmp_path: Path) -> None:
+        with pytest.raises(TypeError, match=r"or a tuple \(samples, sample_rate\), not ndarray"):
+            write_audio(tmp_path / "a.wav", np.zeros(4, np.float32))  # type: ignore[arg-type]
+        assert not (tmp_path / "a.wav").exists()
+
     @pytest.mark.parametrize("name", ["a.wav", "a.flac", "a.aiff", "a.WAV", "ö 日.wav"])
     def test_what_keeps_samples_keeps_16_bits(self, name: str, tmp_path: Path) -> None:
         values = np.arange(-32768, 32768).astype(np.int16)
@@ -465,3 +470,10 @@ class TestWriting:
             write_audio(path, Audio(np.zeros(100), 12345))  # a rate that MP3 does not have
         assert caught.value.hresult == 0x80004005
         assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("a.mp3", b"old")]
+
+
+def test_content_that_the_decoder_takes_for_no_file_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    (tmp_path / "noise.mp3").write_bytes(np.random.default_rng(0).bytes(3000))
+    with pytest.raises(WinMLError, match=r"noise\.mp3\]: no sound that can be read\. WAV, FLAC") as raised:
+        read_audio(tmp_path / "noise.mp3")
+    assert raised.value.hresult == 0x80070570

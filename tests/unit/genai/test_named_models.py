@@ -175,3 +175,9 @@ def test_a_conversion_that_there_is_not(monkeypatch: pytest.MonkeyPatch, tmp_pat
     entry = catalog.CatalogEntry("mine", "", entry_of("silero-vad").files, "MIT", kind="speech", variant="magic")
     with pytest.raises(WinMLError, match=r"0x8007000D.*convert of mine is 'magic'; known are .*whisper-f16"):
         named_models.prepare(entry)
+
+
+@pytest.mark.parametrize("name", ["large-v3", "openai/whisper-large-v3"])
+def test_where_other_speech_models_come_from(name: str) -> None:
+    with pytest.raises(WinMLError, match="`winml-lite convert` makes folders of the CTranslate2 models"):
+        named_models.fetch(name, None, True, None, ("speech",))

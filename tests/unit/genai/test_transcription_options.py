@@ -87,3 +87,11 @@ def test_a_record_and_single_options() -> None:
 def test_names_that_do_not_exist(name: str, meant: str) -> None:
     with pytest.raises(TypeError, match=f"no option '{name}'; did you mean '{meant}'"):
         transcription_options({name: 1})  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("word_timestamps", "times are those of segments"), ("beam_size", "decoding is greedy")]
+)
+def test_what_other_libraries_have(name: str, reason: str) -> None:
+    with pytest.raises(TypeError, match=f"no option '{name}': {reason}"):
+        transcription_options({name: 1})  # type: ignore[misc]

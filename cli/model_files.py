@@ -11,12 +11,12 @@ from genai.model_source import resolve
 from . import terminal
 
 
-def find_model(source: str, offline: bool) -> tuple[str, Path]:
-    """Return name and path of a model; a name of the catalog is fetched first."""
+def find_model(source: str, offline: bool, kinds: tuple[str, ...] = ("text",)) -> tuple[str, Path]:
+    """Return name and path of a model; a name of the catalog is fetched first, where it is of one of the kinds."""
     if not source:
         raise click.UsageError("the name of the model is empty")
     progress = terminal.Progress(source)
     try:
-        return resolve(source, None, offline, progress)
+        return resolve(source, None, offline, progress, kinds)
     finally:
         progress.finish()

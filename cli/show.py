@@ -15,6 +15,7 @@ import click
 import genai
 import winml_lite
 from genai import codes
+from genai.catalog import LOADERS
 
 from . import terminal
 from .failure import ModelFailure, describe
@@ -68,7 +69,7 @@ def command(
             raise click.UsageError(f"--{option} goes with --providers")
     record: dict[str, Any] = {}
     if model is not None:
-        name, path = find_model(model, offline=True)
+        name, path = find_model(model, offline=True, kinds=tuple(LOADERS))
         trial = ProviderTrial(provider_library, custom_operators) if providers else None
         graph = partial(graph_record, trial=trial)
         record = {"name": name, "path": str(path), **_describe(path, graph)}

@@ -27,6 +27,16 @@ LOADERS = {
     "text-encoder": "genai.load_embedding",
 }
 """Kinds of models, and what loads one by its name."""
+COMMANDS = {"text": "generate", "speech": "transcribe", "image-classifier": "classify"}
+"""Kinds of models that have a command, and the command."""
+
+
+def loaded_by(kind: str, source: str) -> str:
+    """Say how a model of a kind is loaded, by its name or path."""
+    command = f", or run `winml-lite {COMMANDS[kind]} --model {source}`" if kind in COMMANDS else ""
+    return f"load it with {LOADERS[kind]}({source!r}){command}"
+
+
 _SHA256_DIGITS = 64
 
 

@@ -97,7 +97,7 @@ def fetch(
         raise WinMLError(FILE_NOT_FOUND, LOADERS[kinds[0]], unknown_model(os.fspath(source), kinds))
     if entry.kind not in kinds:
         kind = f"an {entry.kind}" if entry.kind[0] in "aeiou" else f"a {entry.kind}"
-        raise WinMLError(E_INVALIDARG, LOADERS[kinds[0]], f"{entry.name} is {kind} model: {_mend(entry)}")
+        raise WinMLError(E_INVALIDARG, LOADERS[kinds[0]], f"{entry.name} is {kind} model: {catalog.loaded_by(entry.kind, entry.name)}")
     return entry.name, prepare(entry, engine, offline, progress)
 
 
@@ -129,10 +129,6 @@ def is_made(entry: catalog.CatalogEntry, engine: Engine | None) -> bool:
     if entry.is_gguf:
         return (engine or ("llama" if _has_llama() else "ort")) == "ort"
     return bool(entry.variant)
-
-
-def _mend(entry: catalog.CatalogEntry) -> str:
-    return f"load it with {LOADERS[entry.kind]}({entry.name!r})"
 
 
 def _check_conversion(entry: catalog.CatalogEntry) -> None:

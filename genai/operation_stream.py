@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import weakref
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -41,6 +41,16 @@ class OperationStream(Closing, Generic[OperationT, UpdateT]):
         self._affinity = ThreadAffinity()
         self._finalizer = weakref.finalize(self, operation.close)
         self._finalizer.atexit = False
+
+    @classmethod
+    def opened(cls, start: Callable[[], OperationT]) -> Self:
+        """Return the stream over what `start` begins; it is ended where Ctrl-C strikes before the stream is there."""
+        operation = start()
+        try:
+            return cls(operation)
+        except BaseException:
+            operation.close()
+            raise
 
     @abstractmethod
     def read_next(self) -> UpdateT | None:

@@ -125,7 +125,7 @@ class TextGenerationSession(Closing):
         if not isinstance(prompt, str):
             raise TypeError(f"prompt must be a str, not {type(prompt).__name__}")
         options, cancellation = operation(options, cancellation)
-        return TextGenerationStream(core.start(core.tokenizer.encode(prompt), options, cancellation))
+        return TextGenerationStream.opened(lambda: core.start(core.tokenizer.encode(prompt), options, cancellation))
 
     stream = generate_text
 
@@ -152,7 +152,7 @@ class TextGenerationSession(Closing):
         if not ids:
             raise ValueError("token_ids must not be empty")
         options, cancellation = operation(options, cancellation)
-        return TextGenerationStream(core.start(ids, options, cancellation))
+        return TextGenerationStream.opened(lambda: core.start(ids, options, cancellation))
 
     def generate_segments(
         self,
@@ -173,7 +173,7 @@ class TextGenerationSession(Closing):
         core = self._open()
         parts = segment_list(segments)
         options, cancellation = operation(options, cancellation)
-        return TextGenerationStream(core.start_segments(parts, options, cancellation))
+        return TextGenerationStream.opened(lambda: core.start_segments(parts, options, cancellation))
 
     stream_segments = generate_segments
 
@@ -190,7 +190,7 @@ class TextGenerationSession(Closing):
         parts = segment_list(segments)
         state = constraint_core(core, constraint)
         options, cancellation = operation(options, cancellation)
-        return TextGenerationStream(core.start_segments(parts, options, cancellation, state))
+        return TextGenerationStream.opened(lambda: core.start_segments(parts, options, cancellation, state))
 
     def continue_tokens(
         self,
@@ -203,7 +203,7 @@ class TextGenerationSession(Closing):
         core = self._open()
         ids = token_id_list(token_ids)
         options, cancellation = operation(options, cancellation)
-        return TextGenerationStream(core.resume(ids, options, cancellation))
+        return TextGenerationStream.opened(lambda: core.resume(ids, options, cancellation))
 
     def generate_tokens_with_constraint(
         self,
@@ -223,7 +223,7 @@ class TextGenerationSession(Closing):
             raise ValueError("token_ids must not be empty")
         state = constraint_core(core, constraint)
         options, cancellation = operation(options, cancellation)
-        return TextGenerationStream(core.start(ids, options, cancellation, state))
+        return TextGenerationStream.opened(lambda: core.start(ids, options, cancellation, state))
 
     def continue_tokens_with_constraint(
         self,
@@ -238,7 +238,7 @@ class TextGenerationSession(Closing):
         ids = token_id_list(token_ids)
         state = constraint_core(core, constraint)
         options, cancellation = operation(options, cancellation)
-        return TextGenerationStream(core.resume(ids, options, cancellation, state))
+        return TextGenerationStream.opened(lambda: core.resume(ids, options, cancellation, state))
 
     def save_state(self, path: str | os.PathLike[str]) -> None:
         """Write the retained sequence, with what the model keeps of it, into a file: `load_state` goes on from there.

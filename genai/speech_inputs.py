@@ -44,12 +44,18 @@ def valid_samples(runtime: Runtime, waveform: Tensor, metadata: AutomaticSpeechR
 
 
 def checked_features(runtime: Runtime, features: Tensor, mel_count: int) -> Samples:
-    """Return a copy of features, float32 (1, mel_count, 3000). WinMLError 0x80070057 for another type or shape."""
+    """Return a copy of features, float32 (1, mel_count, 3000).
+
+    WinMLError 0x80070057 for another type or shape, and for NaN and infinities.
+    """
     data_type, shape = _desc(runtime, features, "features")
     wanted = (1, mel_count, FRAME_COUNT)
     if data_type is not TensorDataType.FLOAT32 or shape != wanted:
         _wrong(f"the features must be FLOAT32{wanted} (batch, mel, time), not {data_type.name}{shape}")
-    return _copied(features, mel_count * FRAME_COUNT).reshape(wanted)
+    numbers = _copied(features, mel_count * FRAME_COUNT)
+    if not np.isfinite(numbers).all():
+        _wrong("the features must be finite numbers")
+    return numbers.reshape(wanted)
 
 
 def _desc(runtime: Runtime, tensor: Tensor, name: str) -> tuple[TensorDataType, tuple[int, ...]]:

@@ -105,7 +105,7 @@ class AutomaticSpeechRecognitionSession(Closing):
         source = _cancellation(cancellation)
         core.check_startable()
         samples = valid_samples(core.runtime, waveform, metadata)
-        return AutomaticSpeechRecognitionStream(core.start(partial(_hear, samples), source))
+        return AutomaticSpeechRecognitionStream.opened(lambda: core.start(partial(_hear, samples), source))
 
     stream = transcribe_waveform
 
@@ -127,7 +127,8 @@ class AutomaticSpeechRecognitionSession(Closing):
         source = _cancellation(cancellation)
         core.check_startable()
         numbers = checked_features(core.runtime, features, core.decoder.mel_count)
-        return AutomaticSpeechRecognitionStream(core.start(lambda decoder: decoder.encode(numbers), source))
+        hear = partial(_encode, numbers)
+        return AutomaticSpeechRecognitionStream.opened(lambda: core.start(hear, source))
 
     def begin_live_input(
         self, metadata: Metadata, maximum_pending_chunks: int, *, cancellation: CancellationSource | None = None
@@ -152,6 +153,10 @@ class AutomaticSpeechRecognitionSession(Closing):
 
 def _hear(samples: Samples, decoder: WhisperDecoder) -> None:
     decoder.encode_samples(samples)
+
+
+def _encode(features: Samples, decoder: WhisperDecoder) -> None:
+    decoder.encode(features)
 
 
 def _cancellation(source: CancellationSource | None) -> CancellationSource:

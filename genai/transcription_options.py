@@ -47,7 +47,7 @@ class TranscriptionOptions:
     """A text of a lower average log probability is a guess."""
     no_speech_threshold: float | None = 0.6
     """A guess in a window that is no speech by more than this probability is dropped."""
-    seed: int = 0
+    seed: int = 1
     """Of the draws at temperatures above 0; 0: a fresh one."""
 
     def __post_init__(self) -> None:

@@ -12,8 +12,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from winml_lite import Pipeline
+from winml_lite import Pipeline, WinMLError
 
+from .codes import INVALID_DATA
 from .log_mel import log_mel
 from .options import TextGenerationOptions
 from .sampling import TokenSelector
@@ -68,7 +69,10 @@ class WhisperDecoder:
         row = self._after_start([self.tokens.start])
         codes = list(self.tokens.languages)
         logits = row[[self.tokens.languages[code] for code in codes]].astype(np.float64)
-        weights = np.exp(logits - logits.max())
+        highest = logits.max()
+        if not np.isfinite(highest):
+            raise WinMLError(INVALID_DATA, "language_probabilities", "the logits of the languages are no numbers")
+        weights = np.exp(logits - highest)
         return dict(zip(codes, (weights / weights.sum()).tolist(), strict=True))
 
     def no_speech_probability(self, prompt_ids: Sequence[int] = ()) -> float:

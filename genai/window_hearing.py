@@ -100,15 +100,16 @@ class Hearing:
 
     def _best(self, prompt: list[int], no_speech: float) -> Heard:
         """Decode at one temperature after the other until a text is good; else return the best of them."""
-        tried: list[tuple[bool, float, Heard]] = []
+        tried: list[tuple[bool, bool, float, Heard]] = []
         for temperature in self._options.temperatures:
             decoding = self._run(prompt, temperature)
             heard = self._judged(decoding, no_speech, temperature)
-            repeats = self._repeats(heard.token_ids)
-            if not heard.is_speech or not (repeats or self._is_guess(heard)):
+            repeats, is_guess = self._repeats(heard.token_ids), self._is_guess(heard)
+            if not heard.is_speech or not (repeats or is_guess):
                 return heard
-            tried.append((not repeats, heard.average_log_probability, heard))
-        return max(tried, key=lambda one: one[:2])[2]
+            tried.append((not is_guess, not repeats, heard.average_log_probability, heard))
+        # What really was said three times repeats itself, too: a guess is no better than that.
+        return max(tried, key=lambda one: one[:3])[3]
 
     def _run(self, prompt: list[int], temperature: float) -> WhisperDecoding:
         options = self._options

@@ -378,6 +378,11 @@ def test_t53_arrays_that_are_no_sound(runtime: Runtime, samples: Any) -> None:
         runtime.tensor_from_audio(samples, sample_rate=16000)
 
 
+def test_t53_a_path_is_no_sound_and_the_error_says_what_reads_it(runtime: Runtime) -> None:
+    with pytest.raises(ValueError, match=r"not str; read files with genai\.read_audio"):
+        runtime.tensor_from_audio("speech.wav", sample_rate=16000)
+
+
 @pytest.mark.parametrize("rate", [0, -1, 2**32, True, 16000.0, "16000", None])
 def test_t53_rates_that_cannot_be(runtime: Runtime, rate: Any) -> None:
     tensor = runtime.create_tensor(T.FLOAT32, (1, 4))

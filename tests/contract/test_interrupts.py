@@ -125,3 +125,19 @@ def test_s_lif_08_an_interrupted_close_or_reset_can_be_repeated(session: TextGen
             except KeyboardInterrupt:
                 call()
         assert [update.token_id for update in session.generate_tokens(PROMPT, options)] == undisturbed, number
+
+
+def test_s_lif_08_an_interrupted_start_leaves_the_session_usable(
+    session: TextGenerationSession,
+) -> None:
+    options = TextGenerationOptions(6)
+    undisturbed = [update.token_id for update in session.generate_tokens(PROMPT, options)]
+    whole = Strike(10**9)
+    whole.during(lambda: session.generate_tokens(PROMPT, options)).close()
+    assert whole.places > 20
+    for number in range(1, whole.places + 1):
+        strike = Strike(number)
+        with pytest.raises(KeyboardInterrupt):
+            strike.during(lambda: session.generate_tokens(PROMPT, options))
+        session.reset()
+        assert [update.token_id for update in session.generate_tokens(PROMPT, options)] == undisturbed, strike.where

@@ -16,6 +16,7 @@ from fakes.engines import hold, spoil
 from fakes.model_files import ModelFiles
 from fakes.rig import failing
 from fakes.speech import Recognizer, fragments, recognizing
+from fakes.strikes import Strike
 from genai.log_mel import log_mel
 from genai.tasks import (
     AutomaticSpeechRecognitionFinishReason,
@@ -165,6 +166,28 @@ def test_g127_features_of_another_type_are_refused(recognizer: Recognizer) -> No
     features = recognizer.runtime.tensor_from_numpy(np.zeros((1, 80, 3000), np.float16))
     with failing(E_INVALIDARG):
         recognizer.session().transcribe_whisper_log_mel(features)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_features_that_are_no_numbers_are_refused(recognizer: Recognizer, number: float) -> None:
+    features = log_mel(tones([1]))
+    features[0, 7, 2000] = number
+    with failing(E_INVALIDARG):
+        recognizer.session().transcribe_whisper_log_mel(recognizer.runtime.tensor_from_numpy(features))
+
+
+def test_an_interrupt_at_any_place_of_a_start_leaves_the_session_usable(recognizer: Recognizer) -> None:
+    session, sound = recognizer.session(), recognizer.sound(1)
+    whole = Strike(10**9)
+    whole.during(lambda: session.transcribe_waveform(*sound)).close()
+    assert whole.places > 20
+    for number in range(1, whole.places + 1):
+        strike = Strike(number)
+        with pytest.raises(KeyboardInterrupt):
+            strike.during(lambda: session.transcribe_waveform(*sound))
+        session.reset()
+        session.transcribe_waveform(*sound).close()
+    assert session.transcribe(*sound).transcript == "two"
 
 
 def test_a_model_with_128_mel_bands_takes_that_many(onnx_engine: str, files: ModelFiles) -> None:

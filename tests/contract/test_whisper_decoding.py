@@ -82,6 +82,15 @@ def test_the_language_is_that_of_the_likeliest_token(multilingual: WhisperDecode
     assert probabilities[language] == pytest.approx(1, abs=1e-6)  # 10 against three times -10
 
 
+def test_logits_that_are_no_numbers_tell_no_language(
+    multilingual: WhisperDecoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = np.full(100_000, np.nan, np.float32)
+    monkeypatch.setattr(multilingual, "_after_start", lambda prompt: rows)
+    with failing(0x8007000D):
+        multilingual.detect_language()
+
+
 def test_a_translation_is_another_task(multilingual: WhisperDecoder) -> None:
     multilingual.encode_samples(tones([4]))
     prompts = [multilingual.tokens.prompt("de", translate=translate) for translate in (False, True)]

@@ -84,7 +84,7 @@ def audio_source(samples: Any, channels: int | None, sample_format: str | None) 
     array = np.asarray(samples)
     if array.dtype.kind in "USO":
         mend = "read files with genai.read_audio, and pass its samples and sample_rate"
-        raise TypeError(f"samples must be an array of numbers or bytes, not {type(samples).__name__}; {mend}")
+        raise ValueError(f"samples must be an array of numbers or bytes, not {type(samples).__name__}; {mend}")
     if array.ndim not in (1, 2):
         raise ValueError(f"samples have shape (frames,) or (frames, channels), not {array.shape}")
     if array.dtype.name not in SAMPLE_TYPES:

@@ -193,7 +193,14 @@ def test_convert_of_a_folder_without_a_model(tmp_path: Path) -> None:
 def test_there_is_nothing_to_convert_to_for_other_kinds(tmp_path: Path) -> None:
     result = run("convert", "silero-vad", str(tmp_path / "out"))
     assert result.exit_code == 3
-    assert "silero-vad is a voice-activity model: there is nothing to convert to" in result.stderr
+    assert "silero-vad, of kind voice-activity, is ready as it is: there is nothing to convert to" in result.stderr
+
+
+def test_convert_of_weights_of_torch_says_what_does_it(tmp_path: Path) -> None:
+    (tmp_path / "weights.pth").write_bytes(b"PK")
+    result = run("convert", str(tmp_path / "weights.pth"), str(tmp_path / "out"))
+    assert result.exit_code == 3
+    assert "genai.convert.convert_efficientnet converts those of EfficientNet-Lite" in result.stderr
 
 
 def test_convert_of_a_file_that_is_absent(tmp_path: Path) -> None:

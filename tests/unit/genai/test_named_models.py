@@ -161,7 +161,7 @@ def test_another_kind_is_refused_with_what_loads_it(pulls: list[str], name: str,
 def test_an_unknown_name_is_answered_with_names_of_the_kind() -> None:
     with pytest.raises(WinMLError, match=r"did you mean 'whisper-tiny\.en'"):
         named_models.fetch("whisper-tiny", None, False, None, ("speech",))
-    with pytest.raises(WinMLError, match=r"known names: whisper-tiny\.en$"):
+    with pytest.raises(WinMLError, match=r"known names: whisper-tiny\.en; `winml-lite convert`"):
         named_models.fetch("abc", None, False, None, ("speech",))
 
 

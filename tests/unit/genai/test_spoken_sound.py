@@ -74,7 +74,7 @@ class TestWindows:
         assert (len(samples), is_last) == (480_000, True)
 
     def test_the_next_window_begins_where_it_is_told_to(self) -> None:
-        ramp = np.arange(40 * RATE, dtype=np.float32)
+        ramp = np.arange(40 * RATE, dtype=np.float32) * np.float32(2**-20)
         sound = sound_of(ramp, cut=None)
         sound.window()
         sound.advance(400_000)
@@ -227,10 +227,6 @@ class TestSources:
         with pytest.raises(TypeError, match="audio must be a sound file, samples, or blocks"):
             sound_blocks(source, None)
 
-    def test_a_tuple_of_another_length(self) -> None:
-        with pytest.raises(TypeError, match="not one of 3"):
-            sound_blocks((1, 2, 3), None)
-
     def test_closing_ends_what_is_read(self) -> None:
         ended: list[bool] = []
 
@@ -287,7 +283,7 @@ def test_sound_somewhat_above_full_scale_is_heard() -> None:
     assert SpokenSound(blocks, None).window()[0].tolist() == [0.0, -1.5]
 
 
-@pytest.mark.parametrize("pair", [(16000, np.zeros(4, np.float32)), (np.zeros(4, np.float32),)])
+@pytest.mark.parametrize("pair", [(16000, np.zeros(4, np.float32)), (np.zeros(4, np.float32),), (1, 2, 3)])
 def test_a_pair_is_samples_and_their_rate(pair: Any) -> None:
     with pytest.raises(TypeError, match=r"must be \(samples, sample_rate\)"):
         sound_blocks(pair, None)

@@ -117,12 +117,17 @@ class TestAttempts:
         assert (heard.token_ids, heard.temperature) == ((7,), 0.4)
         assert temperatures(decoder) == [0.0, 0.2, 0.4]
 
+    def test_a_guess_is_no_better_than_what_really_repeats_itself(self) -> None:
+        decoder = Decoder(Attempt((1,) * 60, -0.3), Attempt((7,), -4.1), Attempt((1,) * 60, -0.5))
+        heard = hearing(decoder, temperatures=(0.0, 0.2, 0.4))(SOUND)
+        assert (len(heard.token_ids), heard.temperature) == (60, 0.0)
+
     def test_a_guess_is_tried_hotter(self) -> None:
         decoder = Decoder(Attempt(average=-1.1), Attempt((7,), average=-0.9))
         assert hearing(decoder)(SOUND).token_ids == (7,)
 
-    def test_of_bad_texts_the_likeliest_that_does_not_repeat_itself_is_taken(self) -> None:
-        script = Attempt((1,) * 60, average=-0.1), Attempt((3,), average=-2.0), Attempt((4,), average=-1.5)
+    def test_of_guesses_the_likeliest_that_does_not_repeat_itself_is_taken(self) -> None:
+        script = Attempt((1,) * 60, average=-1.1), Attempt((3,), average=-2.0), Attempt((4,), average=-1.5)
         decoder = Decoder(*script)
         heard = hearing(decoder, temperatures=(0, 0.5, 1))(SOUND)
         assert (heard.token_ids, heard.temperature) == ((4,), 1.0)

@@ -96,38 +96,41 @@ def command(
     """
     check_before_loading(pictures, "PIL", "reading pictures needs Pillow")
     drawings = targets(pictures, save, "--save", ".png", unnamed="picture")
+    for target in drawings:
+        if target is not None:
+            _check_drawable(target)
     with _loaded(choice, settings) as model:
         if not choice.quiet:
             terminal.note(f"{model.name} on {model.engine}, {model.class_count} classes: {model.file}")
         records: list[dict[str, Any]] = []
-        for picture, target in zip(pictures, drawings, strict=True):
-            try:
-                labels = _classify(model, picture, top, target, dark)
-            except genai.WinMLError as error:
-                tell_unreadable(picture, error, is_only=len(pictures) == 1)
-                continue
-            records.append({"picture": picture, "labels": [asdict(label) for label in labels]})
-            if target is not None and not choice.quiet:
-                terminal.note(f"drawn: {target}")
-            if not as_json:
-                terminal.answer("".join(_lines(picture if len(pictures) > 1 else None, labels)))
-        if as_json:
-            terminal.answer_json({"model": model.name, "file": model.file, "pictures": records})
+        try:
+            for picture, target in zip(pictures, drawings, strict=True):
+                try:
+                    data = sys.stdin.buffer.read() if picture == STANDARD_INPUT else picture
+                    labels = model.classify(data, top=top)
+                except genai.WinMLError as error:
+                    tell_unreadable(picture, error, is_only=len(pictures) == 1)
+                    continue
+                records.append({"picture": picture, "labels": [asdict(label) for label in labels]})
+                if not as_json:
+                    terminal.answer("".join(_lines(picture if len(pictures) > 1 else None, labels)))
+                if target is not None:
+                    genai.draw_labels(data, labels, dark=dark).save(target)
+                    if not choice.quiet:
+                        terminal.note(f"drawn: {target}")
+        finally:  # also what was found before a drawing could not be written
+            if as_json:
+                terminal.answer_json({"model": model.name, "file": model.file, "pictures": records})
     check_all_read(len(records), len(pictures))
 
 
-def _classify(
-    model: genai.ImageClassifier, picture: str, top: int, target: Path | None, dark: bool
-) -> tuple[genai.ImageLabel, ...]:
-    """Return the labels of a picture, after drawing them into `target` if there is one."""
-    data = sys.stdin.buffer.read() if picture == STANDARD_INPUT else picture
-    labels = model.classify(data, top=top)
-    if target is not None:
-        try:
-            genai.draw_labels(data, labels, dark=dark).save(target)
-        except ValueError as error:  # Pillow does not know the extension
-            raise click.UsageError(f"--save {target}: {error}") from None
-    return labels
+def _check_drawable(target: Path) -> None:
+    """Refuse a file name whose ending says no form of picture that can be written."""
+    from PIL import Image
+
+    form = Image.registered_extensions().get(target.suffix.lower())
+    if form not in Image.SAVE:
+        raise click.UsageError(f"--save {target}: the ending must say the form of a picture, as .png and .jpg do")
 
 
 def _loaded(choice: ModelChoice, settings: dict[str, Any]) -> genai.ImageClassifier:

@@ -24,7 +24,7 @@ def command(text: str | None, source: str, offline: bool, decode: bool, special:
     """
     given = read_prompt(text)  # an empty text has no tokens, which is an answer too
     ids = _ids(given) if decode else []
-    _, path = find_model(source, offline, kinds=("text", "speech"))
+    _, path = find_model(source, offline, kinds=("text", "speech", "text-encoder"))
     with genai.Tokenizer.from_file(path) as tokenizer:
         if decode:
             try:

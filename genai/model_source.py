@@ -95,7 +95,7 @@ def resolve(
     path = Path(text)
     if path.exists():
         if "speech" not in kinds and (path / "whisper.json").is_file():
-            mend = f"it recognises speech: load it with genai.load_speech({text!r})"
+            mend = f"it recognises speech: load it with genai.load_speech({text!r}), or run `winml-lite transcribe`"
             raise WinMLError(E_INVALIDARG, "genai.load", f"{path} is no model of this kind; {mend}")
         return path.stem if path.is_file() else path.resolve().name, path
     from .named_models import fetch  # a path needs neither the catalog nor downloads

@@ -97,7 +97,11 @@ def fetch(
         raise WinMLError(FILE_NOT_FOUND, LOADERS[kinds[0]], unknown_model(os.fspath(source), kinds))
     if entry.kind not in kinds:
         kind = f"an {entry.kind}" if entry.kind[0] in "aeiou" else f"a {entry.kind}"
-        raise WinMLError(E_INVALIDARG, LOADERS[kinds[0]], f"{entry.name} is {kind} model: {catalog.loaded_by(entry.kind, entry.name)}")
+        raise WinMLError(
+            E_INVALIDARG,
+            LOADERS[kinds[0]],
+            f"{entry.name} is {kind} model: {catalog.loaded_by(entry.kind, entry.name)}",
+        )
     return entry.name, prepare(entry, engine, offline, progress)
 
 

@@ -102,7 +102,9 @@ class WhisperTokens:
             begin = [self.start, self.languages[language], task]
         else:
             if language not in (None, "en"):
-                raise ValueError(f"the model knows English only (language 'en' or None), not {language!r}")
+                raise ValueError(
+                    f"the model knows English only, not {language!r}: leave language out, or give the code 'en'"
+                )
             if translate:
                 raise ValueError("the model knows English only and cannot translate")
             begin = [self.start]

@@ -462,8 +462,8 @@ def test_show_prints_for_people(folder: Path) -> None:
     lines = run("show", scripted_onnx(folder)).stdout.decode().splitlines()
     assert lines[0].split() == ["name", scripted_onnx(folder).name]
     assert any(line.startswith("input          input_ids INT64 [") for line in lines)
-    assert "input          past_key_values.N.key FLOAT32 [?, 2, ?, 16], 2 layers" in lines
-    assert "output         present.N.value FLOAT32 [?, 2, ?, 16], 2 layers" in lines
+    assert "input          past_key_values.N.key FLOAT32 [batch_size, 2, past_sequence_length, 16], 2 layers" in lines
+    assert "output         present.N.value FLOAT32 [batch_size, 2, total_sequence_length, 16], 2 layers" in lines
     assert {"context        512", "architecture   llama", "layers         2", "vocabulary     331"} <= set(lines)
     assert any(line.startswith("engine         ONNX Runtime (.onnx .ort): 1.") for line in lines)
 

@@ -88,6 +88,14 @@ def test_drawings_of_several_pictures_go_into_a_folder(folder: Path) -> None:
     assert sorted(path.name for path in Path("drawings/today").iterdir()) == ["blue.png", "red-2.png", "red.png"]
 
 
+def test_a_drawing_that_cannot_be_written_costs_no_answer(folder: Path) -> None:
+    (folder / "drawings").mkdir()
+    (folder / "drawings" / "green.png").mkdir()
+    result = classify("red.png", "green.png", "--save", "drawings", "--json", "-q")
+    assert result.exit_code != 0
+    assert [entry["picture"] for entry in json.loads(result.stdout)["pictures"]] == ["red.png", "green.png"]
+
+
 def test_a_picture_that_cannot_be_read_does_not_stop_the_others(folder: Path) -> None:
     (folder / "broken.png").write_bytes((folder / "red.png").read_bytes()[:40])
     result = classify("no.png", "broken.png", "blue.png", "--top", "1", "-q")
@@ -106,7 +114,7 @@ def test_a_single_picture_that_cannot_be_read(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["red.png", "--save", "drawing.xyz"], "--save drawing.xyz: unknown file extension: .xyz"),
+        (["red.png", "--save", "drawing.xyz"], "--save drawing.xyz: the ending must say the form of a picture"),
         (["red.png", "blue.png", "--save", "red.png"], "--save names a folder for several files"),
         (["red.png", "--size", "9"], "takes pictures of 8 x 8, not of 9 x 9"),
         (["red.png", "--size", "large"], "--size takes a number, or two as in 320x240, not 'large'"),

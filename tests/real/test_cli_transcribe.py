@@ -220,3 +220,21 @@ def test_hello_world(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, list(map(str, arguments)))
     assert result.exit_code == 0
     assert "hello world" in result.stdout.casefold()
+
+
+def test_show_describes_a_model_that_hears(folder: Path) -> None:
+    result = CliRunner().invoke(main, ["show", "model", "--json"])
+    files = json.loads(result.stdout)["files"]
+    assert [Path(file["path"]).name for file in files] == ["decoder.onnx", "encoder.onnx"]
+    assert files[1]["inputs"][0]["shape"] == ["batch", 80, 3000]
+
+
+def test_tokens_of_a_model_that_hears(folder: Path) -> None:
+    result = CliRunner().invoke(main, ["tokens", "--model", "model", "--no-special", "one"])
+    assert (result.exit_code, result.stderr) == (0, "3 tokens\n")
+
+
+def test_a_recording_that_is_not_there_is_told_before_a_model_is_loaded(folder: Path) -> None:
+    result = CliRunner().invoke(main, ["transcribe", "wrods.wav", "--model", "no model"])
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert result.stderr == "Error: wrods.wav: there is no such file (0x80070002)\n"

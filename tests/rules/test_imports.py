@@ -18,7 +18,7 @@ HOMES = {
     "onnx": ("genai/convert/",),
     "gguf": ("winml_lite/files/", "genai/convert/"),
     "huggingface_hub": ("genai/download",),
-    "PIL": ("genai/picture.py", "genai/label_drawing.py", "genai/classifier.py"),
+    "PIL": ("genai/picture.py", "genai/label_drawing.py", "genai/classifier.py", "cli/classify.py"),
     "soundfile": ("genai/sound_files.py",),
     "soxr": ("genai/audio.py",),
     "llama_cpp": ("winml_lite/native/llama/api.py",),

@@ -149,6 +149,8 @@ class SpokenSound:
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._check = check
+        self.is_spoken = False
+        """Whether silences are cut out, so that somebody speaks in what is left."""
         self._read = 0
         self._is_at_end = False
         self._source = blocks
@@ -247,6 +249,7 @@ class SpokenSound:
                     break
                 first.append(block)
             blocks = chain(first, blocks)
+        self.is_spoken = activity is not None
         yield from _whole(blocks) if activity is None else _spoken(blocks, activity())
 
 

@@ -63,7 +63,7 @@ class RunningTranscript:
             only_when_long=recording.only_when_long,
             check=self._check_not_canceled,
         )
-        self._hearing = Hearing(decoder, tokenizer, recording.options, self.latch)
+        self._hearing = Hearing(decoder, tokenizer, recording.options, self.latch, lambda: self._sound.is_spoken)
         self._windows = walk(self._sound, self._hearing, decoder.tokens, timestamps=recording.options.timestamps)
         self._texts: list[str] = []
         self._segments: list[TranscriptSegment] = []

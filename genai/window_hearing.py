@@ -35,7 +35,8 @@ _HOT = 0.5
 class Hearing:
     """Decodes window after window of one recording. `language` is known after the first one with speech.
 
-    A cancelled `latch` ends a decoding with WinMLError 0x800704C7.
+    A cancelled `latch` ends a decoding with WinMLError 0x800704C7. `is_spoken` tells whether somebody speaks in the
+    window for sure: then a text that the model was sure of is not taken back for silence.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Hearing:
         tokenizer: Tokenizer,
         options: TranscriptionOptions,
         latch: CancellationLatch,
+        is_spoken: Callable[[], bool] = lambda: False,
     ) -> None:
         self._decoder = decoder
         self._tokenizer = tokenizer
         self._options = options
         self._latch = latch
+        self._is_spoken = is_spoken
         # As in the published decoding: half of the positions for the text, the rest for what stands before it.
         self._most_tokens = decoder.positions // 2
         prompt = (options.prompt or "").strip()
@@ -99,17 +102,24 @@ class Hearing:
         return [self._decoder.tokens.start_of_previous, *before] if before else []
 
     def _best(self, prompt: list[int], no_speech: float) -> Heard:
-        """Decode at one temperature after the other until a text is good; else return the best of them."""
-        tried: list[tuple[bool, bool, float, Heard]] = []
+        """Decode at one temperature after the other until a text is good; else return the best of them.
+
+        What really was said three times repeats itself, too: a guess is no better than that, and where somebody speaks
+        for sure no sign of silence either.
+        """
+        best: Heard | None = None
+        highest = (False, False, 0.0)
         for temperature in self._options.temperatures:
-            decoding = self._run(prompt, temperature)
-            heard = self._judged(decoding, no_speech, temperature)
-            repeats, is_guess = self._repeats(heard.token_ids), self._is_guess(heard)
-            if not heard.is_speech or not (repeats or is_guess):
+            heard = self._judged(self._run(prompt, temperature), no_speech, temperature)
+            is_sure, is_varied = not self._is_guess(heard), not self._repeats(heard.token_ids)
+            is_wanted = best is not None and highest[0] and self._is_spoken()
+            if (is_sure and is_varied) if heard.is_speech else not is_wanted:
                 return heard
-            tried.append((not is_guess, not repeats, heard.average_log_probability, heard))
-        # What really was said three times repeats itself, too: a guess is no better than that.
-        return max(tried, key=lambda one: one[:3])[3]
+            rank = is_sure, is_varied, heard.average_log_probability
+            if best is None or rank > highest:
+                best, highest = heard, rank
+        assert best is not None, "there is one temperature at least"
+        return best
 
     def _run(self, prompt: list[int], temperature: float) -> WhisperDecoding:
         options = self._options

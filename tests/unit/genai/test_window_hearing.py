@@ -89,9 +89,11 @@ class Letters:
         return "".join(" " if token_id == 50 else chr(token_id + 96) for token_id in token_ids)
 
 
-def hearing(decoder: Decoder, latch: CancellationLatch | None = None, **options: Any) -> Hearing:
+def hearing(
+    decoder: Decoder, latch: CancellationLatch | None = None, is_spoken: bool = False, **options: Any
+) -> Hearing:
     tools: tuple[Any, Any] = decoder, Letters()
-    return Hearing(*tools, TranscriptionOptions(**options), latch or CancellationLatch())
+    return Hearing(*tools, TranscriptionOptions(**options), latch or CancellationLatch(), lambda: is_spoken)
 
 
 def temperatures(decoder: Decoder) -> list[float]:
@@ -122,6 +124,14 @@ class TestAttempts:
         heard = hearing(decoder, temperatures=(0.0, 0.2, 0.4))(SOUND)
         assert (len(heard.token_ids), heard.temperature) == (60, 0.0)
 
+    @pytest.mark.parametrize(("is_spoken", "heard_is"), [(True, (60, 0.0, True)), (False, (1, 0.2, False))])
+    def test_where_somebody_speaks_a_guess_does_not_make_silence_of_a_text(
+        self, is_spoken: bool, heard_is: tuple[int, float, bool]
+    ) -> None:
+        decoder = Decoder(Attempt((1,) * 60, -0.3), Attempt((7,), -4.1), Attempt((8,), -3.0), no_speech=0.9)
+        heard = hearing(decoder, is_spoken=is_spoken, temperatures=(0.0, 0.2, 0.4))(SOUND)
+        assert (len(heard.token_ids), heard.temperature, heard.is_speech) == heard_is
+
     def test_a_guess_is_tried_hotter(self) -> None:
         decoder = Decoder(Attempt(average=-1.1), Attempt((7,), average=-0.9))
         assert hearing(decoder)(SOUND).token_ids == (7,)
@@ -134,7 +144,7 @@ class TestAttempts:
 
     def test_thresholds_can_be_switched_off(self) -> None:
         decoder = Decoder(Attempt((1,) * 60, average=-5.0))
-        off = {"compression_ratio_threshold": None, "log_probability_threshold": None}
+        off: dict[str, Any] = {"compression_ratio_threshold": None, "log_probability_threshold": None}
         assert len(hearing(decoder, **off)(SOUND).token_ids) == 60
 
     def test_a_guess_where_nothing_is_said_is_dropped(self) -> None:

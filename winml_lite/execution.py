@@ -16,6 +16,7 @@ from .checks import index_value
 from .errors import CANCELLED, E_FAIL, E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .fence import Fence, FenceCore, exiting_thread
 from .handles import Closeable
+from .interrupts import start_thread
 from .native.activity import refuse_at_exit
 from .values import PipelineExecutionCapabilities
 
@@ -92,7 +93,7 @@ class Submission:
             pipeline.submission_count += 1
             self.fence.value = pipeline.submission_count
             _pending.add(self)
-            threading.Thread(target=self._work, name="winml_lite submission", daemon=True).start()
+            start_thread(threading.Thread(target=self._work, name="winml_lite submission", daemon=True))
         except BaseException:
             if self._owner.setdefault("is", "caller") == "caller":
                 self.end(None)

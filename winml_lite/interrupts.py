@@ -1,4 +1,4 @@
-"""Ctrl-C that was caught where it cannot be raised: in callbacks of native code, and in finalizers."""
+"""Ctrl-C where it goes astray: in callbacks of native code, in finalizers, and while a thread is started."""
 
 from __future__ import annotations
 
@@ -29,3 +29,21 @@ def strike() -> None:
         signal.pthread_kill(ident, signal.SIGINT)  # wakes it, too
     else:
         _thread.interrupt_main()
+
+
+def start_thread(thread: threading.Thread) -> None:
+    """Start a thread. What a signal raises in the middle of that comes out as it is.
+
+    `Thread.start` waits on a lock, and where a signal breaks that off it may only tell of the lock that it does not
+    hold: a RuntimeError, as when there are no threads any more, though the thread runs.
+    """
+    handled = sys.exc_info()[1]
+    struck: BaseException | None = None
+    try:
+        thread.start()
+    except RuntimeError as error:
+        if error.__context__ is None or error.__context__ is handled:
+            raise
+        struck = error.__context__
+    if struck is not None:
+        raise struck

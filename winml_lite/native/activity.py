@@ -23,6 +23,8 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Final, Generic, NoReturn, TypeVar
 
+from ..interrupts import start_thread
+
 Result = TypeVar("Result")
 
 SOME_THREAD: Final = -1
@@ -210,7 +212,7 @@ def apart(work: Callable[[], Result], stop: Callable[[], object], may_leave: boo
         return work()
     task = _Task(work)
     try:
-        threading.Thread(target=task.run, name="winml-lite native").start()
+        start_thread(threading.Thread(target=task.run, name="winml-lite native"))
         task.wait()
     except RuntimeError:  # no threads any more, as in an exit function
         return work()

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
+from ..interrupts import start_thread
+
 _LONGEST_WAIT_SECONDS = 0.1  # on Windows Ctrl-C is only seen between two waits; elsewhere a lost signal costs no more
 
 
@@ -37,7 +39,7 @@ class Errands:
         """
         with self._presence:
             try:
-                threading.Thread(target=self._work, args=(work,), name="winml-lite native").start()
+                start_thread(threading.Thread(target=self._work, args=(work,), name="winml-lite native"))
             except RuntimeError:  # no threads any more, as in an exit function
                 self._is_alone = True
                 self._work(work)

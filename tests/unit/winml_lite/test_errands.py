@@ -96,6 +96,32 @@ def test_without_threads_the_caller_does_the_work(monkeypatch: pytest.MonkeyPatc
     assert (ran, call.answers) == (["first"], [True, False, False])
 
 
+def test_ctrl_c_while_the_thread_starts_does_not_do_the_work_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It strikes on the lock of the start, of which Python then tells instead."""
+    errands, begun, stopped = Errands(), threading.Event(), threading.Event()
+    ran: list[str] = []
+
+    def work() -> None:
+        ran.append("work")
+        begun.set()
+        stopped.wait(10)
+
+    start_thread = threading.Thread.start
+
+    def start(thread: threading.Thread) -> None:
+        start_thread(thread)
+        begun.wait(10)
+        lock = threading.Lock()
+        with lock:
+            lock.release()  # as an interrupted wait leaves it
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    errands.run(work, stopped.set)
+    assert [type(error) for error in errands.errors] == [KeyboardInterrupt]
+    assert ran == ["work"]
+
+
 def test_calls_of_other_threads() -> None:
     threads: list[int] = []
     call = Call(lambda: threads.append(threading.get_ident()))

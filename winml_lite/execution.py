@@ -16,7 +16,6 @@ from .checks import index_value
 from .errors import CANCELLED, E_FAIL, E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .fence import Fence, FenceCore, exiting_thread
 from .handles import Closeable
-from .interrupts import start_thread
 from .native.activity import refuse_at_exit
 from .values import PipelineExecutionCapabilities
 
@@ -93,7 +92,7 @@ class Submission:
             pipeline.submission_count += 1
             self.fence.value = pipeline.submission_count
             _pending.add(self)
-            start_thread(threading.Thread(target=self._work, name="winml_lite submission", daemon=True))
+            threading.Thread(target=self._work, name="winml_lite submission", daemon=True).start()
         except BaseException:
             if self._owner.setdefault("is", "caller") == "caller":
                 self.end(None)

@@ -6,6 +6,7 @@ import _thread
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 _STRIKE_AGAIN_SECONDS = 0.02
@@ -31,19 +32,10 @@ def strike() -> None:
         _thread.interrupt_main()
 
 
-def start_thread(thread: threading.Thread) -> None:
-    """Start a thread. What a signal raises in the middle of that comes out as it is.
+def start_thread(work: Callable[[], object]) -> None:
+    """Have a daemon thread do `work`, which raises nothing; RuntimeError where no thread is to be had.
 
-    `Thread.start` waits on a lock, and where a signal breaks that off it may only tell of the lock that it does not
-    hold: a RuntimeError, as when there are no threads any more, though the thread runs.
+    `Thread.start` waits until the thread says that it runs. Ctrl-C in the middle of that can leave the lock between the
+    two locked, so that the thread never comes to its work, or it ends as a RuntimeError though the thread works.
     """
-    handled = sys.exc_info()[1]
-    struck: BaseException | None = None
-    try:
-        thread.start()
-    except RuntimeError as error:
-        if error.__context__ is None or error.__context__ is handled:
-            raise
-        struck = error.__context__
-    if struck is not None:
-        raise struck
+    _thread.start_new_thread(work, ())

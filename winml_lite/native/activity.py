@@ -212,7 +212,7 @@ def apart(work: Callable[[], Result], stop: Callable[[], object], may_leave: boo
         return work()
     task = _Task(work)
     try:
-        start_thread(threading.Thread(target=task.run, name="winml-lite native"))
+        start_thread(task.run)
         task.wait()
     except RuntimeError:  # no threads any more, as in an exit function
         return work()

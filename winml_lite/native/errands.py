@@ -39,7 +39,7 @@ class Errands:
         """
         with self._presence:
             try:
-                start_thread(threading.Thread(target=self._work, args=(work,), name="winml-lite native"))
+                start_thread(lambda: self._work(work))
             except RuntimeError:  # no threads any more, as in an exit function
                 self._is_alone = True
                 self._work(work)

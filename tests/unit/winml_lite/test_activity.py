@@ -6,7 +6,7 @@ import _thread
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -118,10 +118,10 @@ def test_work_apart_at_exit_stays_in_the_exiting_thread(leaving: None) -> None:
 
 
 def test_work_apart_without_a_thread_to_be_had_stays_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: threading.Thread) -> None:
+    def refuse(work: Callable[[], object]) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr(activity, "start_thread", refuse)
     assert apart(threading.get_ident, int) == threading.get_ident()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from winml_lite.interrupts import start_thread
 from winml_lite.native.errands import Errands
 
 
@@ -86,10 +87,10 @@ def test_ctrl_c_in_an_errand() -> None:
 
 
 def test_without_threads_the_caller_does_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(work: Callable[[], object]) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", refuse)
+    monkeypatch.setattr("winml_lite.native.errands.start_thread", refuse)
     ran: list[str] = []
     call = Call(lambda: ran.append("first"), fail, lambda: ran.append("last"))
     assert [type(error) for error in call.run()] == [LookupError]
@@ -97,7 +98,6 @@ def test_without_threads_the_caller_does_the_work(monkeypatch: pytest.MonkeyPatc
 
 
 def test_ctrl_c_while_the_thread_starts_does_not_do_the_work_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It strikes on the lock of the start, of which Python then tells instead."""
     errands, begun, stopped = Errands(), threading.Event(), threading.Event()
     ran: list[str] = []
 
@@ -106,17 +106,12 @@ def test_ctrl_c_while_the_thread_starts_does_not_do_the_work_twice(monkeypatch: 
         begun.set()
         stopped.wait(10)
 
-    start_thread = threading.Thread.start
-
-    def start(thread: threading.Thread) -> None:
-        start_thread(thread)
+    def start(work: Callable[[], object]) -> None:
+        start_thread(work)
         begun.wait(10)
-        lock = threading.Lock()
-        with lock:
-            lock.release()  # as an interrupted wait leaves it
-            raise KeyboardInterrupt
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr("winml_lite.native.errands.start_thread", start)
     errands.run(work, stopped.set)
     assert [type(error) for error in errands.errors] == [KeyboardInterrupt]
     assert ran == ["work"]

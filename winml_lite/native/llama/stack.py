@@ -14,7 +14,6 @@ from typing import TypeVar
 
 from ...errors import E_OUTOFMEMORY, WinMLError
 from ...handles import free_in_child
-from ...interrupts import start_thread
 
 Result = TypeVar("Result")
 
@@ -54,7 +53,7 @@ def with_stack_for(text: bytes, function: Callable[[], Result]) -> Result:
     with _starting:
         before = threading.stack_size(size)
         try:
-            start_thread(thread)
+            thread.start()
         except (RuntimeError, MemoryError):
             problem = f"splitting a word of {characters} bytes needs a stack of {size >> 20} MiB"
             raise WinMLError(E_OUTOFMEMORY, "Vocabulary.encode", problem) from None

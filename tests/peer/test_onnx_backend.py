@@ -10,6 +10,7 @@ both packages.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -125,6 +126,11 @@ def refusal(runtime: Runtime, case: Case) -> str:
     return ""
 
 
+def is_told(refusal: str, text: str) -> bool:
+    """Whether a message has the words of the engine; the place in its source code may be left out of them."""
+    return refusal in text or (re.search(r"\.(cc|h):\d+ ", refusal) is not None and refusal[-40:] in text)
+
+
 def test_what_the_engine_runs_gives_its_outputs(
     runnable: list[tuple[Case, list[Value]]], shared_runtime: Runtime
 ) -> None:
@@ -135,7 +141,7 @@ def test_what_the_engine_runs_gives_its_outputs(
 def test_what_the_engine_refuses_is_refused_with_its_words(verdicts: list[Verdict], shared_runtime: Runtime) -> None:
     refused = [verdict for verdict in verdicts if verdict.refusal and not verdict.case.is_foreign]
     texts = {verdict.case.name: refusal(shared_runtime, verdict.case) for verdict in refused}
-    assert [verdict.case.name for verdict in refused if verdict.refusal not in texts[verdict.case.name]] == []
+    assert [verdict.case.name for verdict in refused if not is_told(verdict.refusal, texts[verdict.case.name])] == []
 
 
 def foreign_trouble(runtime: Runtime, verdict: Verdict) -> str | None:
@@ -146,7 +152,7 @@ def foreign_trouble(runtime: Runtime, verdict: Verdict) -> str | None:
     except WinMLError as error:
         text = str(error)
         if verdict.refusal:
-            return None if verdict.refusal in text else text
+            return None if is_told(verdict.refusal, text) else text
         is_named = any(f"{name!r}: the model declares {kind}" in text for name, kind in case.foreign_inputs.items())
         return None if is_named and error.hresult == NOT_SUPPORTED else text
     if case.foreign_inputs or verdict.refusal:

@@ -47,7 +47,7 @@ def interrupted_turns(folder: str) -> None:
         for number in range(40):
             chat.reset()
             picture = np.full((24, 40, 3), (255, number, 0), np.uint8)
-            timer = threading.Timer(chance.random() * 0.05, _thread.interrupt_main)
+            timer = threading.Timer(chance.uniform(0.003, 0.05), _thread.interrupt_main)
             try:
                 timer.start()
                 chat.send("?", images=[picture], audio=[noise(number)] if number % 4 == 0 else [])

@@ -56,7 +56,7 @@ def interrupts_leave_everything_whole(path: str) -> None:
         model.save_state(state)
         scores = model.score(prompt, [" the", " dog"])
         for _ in range(25):
-            timer = threading.Timer(chance.uniform(0.0, 0.03), os.kill, (os.getpid(), signal.SIGINT))
+            timer = threading.Timer(chance.uniform(0.003, 0.03), os.kill, (os.getpid(), signal.SIGINT))
             try:
                 timer.start()
                 while True:

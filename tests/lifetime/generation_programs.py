@@ -5,6 +5,7 @@ MODEL is the scripted model in one of its forms.
 
 from __future__ import annotations
 
+import _thread
 import gc
 import os
 import random
@@ -152,10 +153,11 @@ def until_interrupted(seconds: float) -> Iterator[None]:
     def send() -> None:
         time.sleep(seconds)
         signal.raise_signal(signal.SIGINT)
+        sent.append(seconds)
 
-    sender = threading.Thread(target=send, daemon=True)
-    sender.start()
-    while sender.is_alive():
+    sent: list[float] = []
+    _thread.start_new_thread(send, ())  # `Thread.start` does not stand SIGINT
+    while not sent:
         yield
     time.sleep(0.1)
 

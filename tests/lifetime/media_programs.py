@@ -103,7 +103,7 @@ def interrupts_lose_no_position(model: str, projector: str) -> None:
     for _ in range(40):
         pipeline.reset()
         stage.bind_embedding_segment(0, objects["rows"], objects["layout"])
-        timer = threading.Timer(chance.random() * 0.002, _thread.interrupt_main)
+        timer = threading.Timer(chance.uniform(0.001, 0.003), _thread.interrupt_main)
         try:
             timer.start()
             pipeline.run()

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +28,20 @@ def read_bytes(path: str | os.PathLike[str]) -> bytes:
     0x80004005 when it cannot be read.
     """
     place = os.fspath(path)
+    with reading(place), open(place, "rb", opener=open_without_waiting) as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise WinMLError(E_INVALIDARG, place, "this is not a file but a folder, a pipe or a device")
+        if status.st_size > LARGEST:
+            raise WinMLError(E_INVALIDARG, place, f"the file has {status.st_size >> 20} MiB, that is too large")
+        return file.read(status.st_size)
+
+
+@contextmanager
+def reading(place: str) -> Iterator[None]:
+    """Turn what opening and reading the file `place` raises into a WinMLError that names it."""
     try:
-        with open(place, "rb", opener=open_without_waiting) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise WinMLError(E_INVALIDARG, place, "this is not a file but a folder, a pipe or a device")
-            if status.st_size > LARGEST:
-                raise WinMLError(E_INVALIDARG, place, f"the file has {status.st_size >> 20} MiB, that is too large")
-            return file.read(status.st_size)
+        yield
     except WinMLError:
         raise
     except (FileNotFoundError, NotADirectoryError):

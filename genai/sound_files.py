@@ -26,11 +26,11 @@ from .codes import (
     E_FAIL,
     E_INVALIDARG,
     FILE_CORRUPT,
-    FILE_NOT_FOUND,
     MODULE_NOT_FOUND,
     NOT_SUPPORTED,
     PATH_NOT_FOUND,
 )
+from .reading import reading
 
 CHANNELS_MAX = 64
 _LENGTH_UNKNOWN = 1 << 62
@@ -234,21 +234,12 @@ def _format_of(library: Any, name: str, sample_format: str | None) -> tuple[str,
 
 def _regular_file(place: str, opening: ExitStack) -> Any:
     """Return a path for libsndfile, or a copy of what comes out of a pipe."""
-    try:
-        with open(place, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if stat.S_ISFIFO(mode):
-                return _copied(file, opening)
-            if not stat.S_ISREG(mode):
-                raise WinMLError(E_INVALIDARG, place, "this is a device, not a file")
-    except WinMLError:
-        raise
-    except (FileNotFoundError, NotADirectoryError):
-        raise WinMLError(FILE_NOT_FOUND, place, "there is no such file") from None
-    except IsADirectoryError:
-        raise WinMLError(E_INVALIDARG, place, "this is a folder") from None
-    except (OSError, ValueError) as error:
-        raise WinMLError(E_FAIL, place, str(error)) from error
+    with reading(place), open(place, "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISFIFO(mode):
+            return _copied(file, opening)
+        if not stat.S_ISREG(mode):
+            raise WinMLError(E_INVALIDARG, place, "this is a device, not a file")
     return _path(place)
 
 

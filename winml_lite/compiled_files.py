@@ -116,12 +116,13 @@ class _Files:
         if self.weights is None and self._artifact.tell() > MOST_INSIDE:
             raise WinMLError(ARITHMETIC_OVERFLOW, "", f"the artifact is larger than {MOST_INSIDE:,} bytes")
 
-    def restart(self) -> None:
+    def restart(self) -> str:
         self.close()
         for name in os.listdir(self._folder):
             os.unlink(os.path.join(self._folder, name))
         self._artifact = self._weights = None
         self._offsets.clear()
+        return self.path
 
     def close(self) -> None:
         """Close the files."""

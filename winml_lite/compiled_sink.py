@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 from .compiled_files import ALIGNMENT
-from .errors import E_FAIL, WinMLError
+from .errors import E_FAIL, NOT_SUPPORTED, WinMLError
 from .native.backend import SMALLEST_EXTERNAL
 
 _PIECE = 16 << 20
@@ -80,8 +80,9 @@ class SinkOutput:
         with self._told_failures(), _lent(data) as piece:
             self._sink.write_artifact_bytes(piece)
 
-    def restart(self) -> None:
-        raise NotImplementedError("what a sink has taken cannot be taken back")
+    def restart(self) -> NoReturn:
+        text = "the model has constants that are strings, which no sink gets whole: use compile_to_file"
+        raise WinMLError(NOT_SUPPORTED, "", text)
 
     def _store(self, key: str, data: memoryview) -> None:
         sink = self._sink

@@ -5,20 +5,15 @@ FOLDER is the tiny Whisper model; a second of its first tone is the word "one", 
 
 from __future__ import annotations
 
-import _thread
-import ctypes
 import gc
 import random
-import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
+from lifetime.generation_programs import until_interrupted
+from lifetime.memory_programs import resident
 
 from fakes.threads import in_threads
 from genai import Tokenizer
@@ -215,21 +210,6 @@ def usable(objects: dict[str, Any]) -> AutomaticSpeechRecognitionSession:
     return session
 
 
-def until_interrupted(seconds: float) -> Iterator[None]:
-    """Send the process a SIGINT from another thread after a while, and yield until then."""
-
-    def send() -> None:
-        time.sleep(seconds)
-        signal.raise_signal(signal.SIGINT)
-        sent.append(seconds)
-
-    sent: list[float] = []
-    _thread.start_new_thread(send, ())  # `Thread.start` does not stand SIGINT
-    while not sent:
-        yield
-    time.sleep(0.1)
-
-
 def leave_a_stream_open(folder: str) -> None:
     """The interpreter ends with a stream half read."""
     objects = make(folder)
@@ -262,14 +242,6 @@ def models_keep_no_memory(folder: str) -> None:
         if number % 10 == 9:
             sizes.append(resident())
     assert sizes[-1] - sizes[0] < 8 << 20, sizes
-
-
-def resident() -> int:
-    """Bytes of memory in use, once everything that is free was given back."""
-    gc.collect()
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
-    return int(psutil.Process().memory_info().rss)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ FOLDER is the tiny Whisper model; a second of its first tone is the word "one", 
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import sys
 import threading
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import psutil
+from lifetime.memory_programs import resident
 
 import genai
 from fakes.strikes import Strike
@@ -135,14 +135,6 @@ def peak() -> int:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def resident() -> int:
-    """Bytes of memory in use, once everything that is free was given back."""
-    gc.collect()
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)
-    return int(psutil.Process().memory_info().rss)
 
 
 if __name__ == "__main__":

@@ -121,8 +121,8 @@ class CompileOutput(Protocol):
     def write(self, data: memoryview) -> None:
         """Take the next piece of the artifact."""
 
-    def restart(self) -> None:
-        """Forget what came so far: it comes again, or the engine writes it. Only called where there is a path."""
+    def restart(self) -> str:
+        """Forget what came so far, and return the path that the engine is to write; an error where there is none."""
 
 
 class Sequence(Protocol):

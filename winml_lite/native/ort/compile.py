@@ -58,11 +58,7 @@ def compile_model(artifact: OnnxArtifact, placement: Placement, options: Compile
         try:
             _compile(_Task(artifact, options, device, output))
         except _HasStringsError:
-            if output.path is None:
-                text = "the model has constants that are strings, which no sink gets whole: use compile_to_file"
-                raise WinMLError(NOT_SUPPORTED, "", text) from None
-            output.restart()
-            with _written_by_the_engine(output.path):
+            with _written_by_the_engine(output.restart()):
                 _compile(_Task(artifact, options, device, output, writes_files=True))
     except WinMLError as error:
         if error.is_final:

@@ -96,11 +96,26 @@ class FloatWeights(WeightFormat):
         return value if self._dtype is np.float32 else self._graph.node("Cast", [value], to=TensorProto.FLOAT)
 
 
+def multiplied(graph: GraphBuilder, value: str, extent: Sequence[int], blocks: list[str], output: str = "") -> str:
+    """Multiply by the transpose of a matrix of `extent` (rows, columns) that is stored in blocks of 8-bit numbers."""
+    return graph.node(
+        "MatMulNBits",
+        [value, *blocks],
+        output=output,
+        domain=MICROSOFT,
+        N=extent[0],
+        K=extent[1],
+        bits=8,
+        block_size=BLOCK,
+        accuracy_level=_ACCURACY_LEVEL,
+    )
+
+
 class EightBitWeights(WeightFormat):
     """Matrices as blocks of 32 8-bit values, multiplied by the operators of ONNX Runtime for them."""
 
     def linear(self, value: str, *matrices: Matrix) -> str:
-        return self._multiply(value, self._extent(matrices), self._store(matrices))
+        return multiplied(self._graph, value, self._extent(matrices), self._store(matrices))
 
     def embedding(self, ids: str) -> str:
         self._rows = self._store([Matrix(EMBEDDING)], as_rows=True)
@@ -117,27 +132,14 @@ class EightBitWeights(WeightFormat):
     def logits(self, value: str, output: str) -> str:
         if OUTPUT in self._source:
             matrix = Matrix(OUTPUT)
-            return self._multiply(value, self._extent([matrix]), self._store([matrix]), output)
+            return multiplied(self._graph, value, self._extent([matrix]), self._store([matrix]), output)
         rows, columns = self._extent([Matrix(EMBEDDING)])
         shapes = self._shapes(rows, columns, as_rows=False)
         blocks = [
             self._graph.alias(name.replace(EMBEDDING, OUTPUT), name, shape)
             for name, shape in zip(self._rows, shapes, strict=False)
         ]
-        return self._multiply(value, (rows, columns), blocks, output)
-
-    def _multiply(self, value: str, extent: tuple[int, int], blocks: list[str], output: str = "") -> str:
-        return self._graph.node(
-            "MatMulNBits",
-            [value, *blocks],
-            output=output,
-            domain=MICROSOFT,
-            N=extent[0],
-            K=extent[1],
-            bits=8,
-            block_size=BLOCK,
-            accuracy_level=_ACCURACY_LEVEL,
-        )
+        return multiplied(self._graph, value, (rows, columns), blocks, output)
 
     @staticmethod
     def _shapes(rows: int, columns: int, as_rows: bool) -> tuple[tuple[int, ...], ...]:

@@ -16,6 +16,7 @@ from onnx import TensorProto
 from .blocks import BLOCK, round_to_blocks
 from .ctranslate2 import CTranslate2File
 from .graph import MICROSOFT, GraphBuilder
+from .weights import multiplied
 from .whisper_architecture import refuse
 
 Floats = npt.NDArray[np.float32]
@@ -23,7 +24,6 @@ Shape = tuple[int, ...]
 
 ALL = slice(None)
 _CHUNK_ROWS = 4096  # of the embedding, that are widened at a time
-_ACCURACY_LEVEL = 4  # multiply in 8 bits
 
 
 class WhisperMatrices(ABC):
@@ -124,7 +124,7 @@ class EightBitMatrices(WhisperMatrices):
         values = self._source.floats(name, rows)
         blocks = self._store(ranged(name, rows), _factor_shapes(*values.shape), [values])
         self._source.report(name)
-        return self._multiply(value, values.shape, blocks)
+        return multiplied(self._builder, value, values.shape, blocks)
 
     def lookup(self, name: str, count: int, ids: str) -> str:
         width = self._source.variables[name].shape[1]
@@ -150,20 +150,7 @@ class EightBitMatrices(WhisperMatrices):
         else:
             blocks = self._store(name, shapes, self._chunks(name, count))
             self._source.report(name)
-        return self._multiply(value, extent, blocks, output)
-
-    def _multiply(self, value: str, shape: tuple[int, ...], blocks: list[str], output: str = "") -> str:
-        return self._builder.node(
-            "MatMulNBits",
-            [value, *blocks],
-            output=output,
-            domain=MICROSOFT,
-            N=shape[0],
-            K=shape[1],
-            bits=8,
-            block_size=BLOCK,
-            accuracy_level=_ACCURACY_LEVEL,
-        )
+        return multiplied(self._builder, value, extent, blocks, output)
 
     def _store(self, name: str, shapes: tuple[Shape, Shape], chunks: Iterable[Floats]) -> list[str]:
         """Store rows in blocks; return the names of values and scales, which have these shapes."""

@@ -73,7 +73,7 @@ def interrupt_of_asyncio_run(path: str) -> None:
             except KeyboardInterrupt:
                 pass
             assert asyncio.run(model.agenerate(PROMPT, **SHORT)).token_ids == expected
-            assert model.generate(PROMPT, timeout=20, **SHORT).token_ids == expected
+            assert model.generate(PROMPT, timeout=100, **SHORT).token_ids == expected
 
 
 async def talk_for_ever(model: genai.LanguageModel, moment: float) -> None:
@@ -99,7 +99,7 @@ def streams_in_cycles(path: str) -> None:
                 await anext(stream)
                 del stream, ring
                 gc.collect()
-            assert len((await model.agenerate(PROMPT, timeout=20, **SHORT)).token_ids) == 8
+            assert len((await model.agenerate(PROMPT, timeout=100, **SHORT)).token_ids) == 8
 
     asyncio.run(run())
 

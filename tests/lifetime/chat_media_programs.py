@@ -5,9 +5,9 @@ Chats with pictures and sound that are interrupted, closed and dropped at any mo
 
 from __future__ import annotations
 
-import _thread
 import asyncio
 import gc
+import itertools
 import random
 import sys
 import threading
@@ -15,14 +15,14 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
+from lifetime.held_memory import assert_keeps_nothing
+from lifetime.interrupts import say_nothing_of_lost_interrupts, until_interrupted
 
 import genai
 from models import recipes
 from models.media_models import ANSWERS
 
 RED, BLUE = np.full((24, 40, 3), (255, 0, 0), np.uint8), np.full((40, 24, 3), (0, 0, 255), np.uint8)
-MAX_GROWTH = 6 << 20
 alive: list[object] = []
 """What is still there when the interpreter ends."""
 
@@ -39,27 +39,25 @@ def noise(seed: int) -> tuple[np.ndarray, int]:
 
 def interrupted_turns(folder: str) -> None:
     """Ctrl-C at random moments of a turn with new media: the next turn answers as ever."""
+    say_nothing_of_lost_interrupts()
     chance = random.Random(3)
+    numbers = itertools.count()
     interrupted = 0
     with load(folder) as model:
         chat = model.chat()
-        chat.send("?", images=[RED])
-        for number in range(40):
-            chat.reset()
-            picture = np.full((24, 40, 3), (255, number, 0), np.uint8)
-            timer = threading.Timer(chance.uniform(0.003, 0.05), _thread.interrupt_main)
+        picture = RED
+        while interrupted < 40:
             try:
-                timer.start()
-                chat.send("?", images=[picture], audio=[noise(number)] if number % 4 == 0 else [])
-                timer.join()
-                time.sleep(0)
+                for _ in until_interrupted(chance.uniform(0.003, 0.05)):
+                    number = next(numbers)
+                    picture = np.full((24, 40, 3), (255, *divmod(number, 40)), np.uint8)
+                    chat.reset()
+                    chat.send("?", images=[picture], audio=[noise(number)] if number % 4 == 0 else [])
             except KeyboardInterrupt:
                 interrupted += 1
-            timer.join()
             chat.reset()
             assert chat.send("?", images=[BLUE]).text == ANSWERS["blue"]
             assert chat.send("?", images=[picture]).text == ANSWERS["red"]
-    assert interrupted > 10, interrupted
 
 
 def closed_by_another_thread(folder: str) -> None:
@@ -137,16 +135,15 @@ def exit_in_the_midst_of_a_turn(folder: str) -> None:
 
 def nothing_grows(folder: str) -> None:
     """Turns with ever new pictures, and models loaded over and over."""
-    process = psutil.Process()
-    sizes = []
-    for cycle in range(50):
+    numbers = itertools.count()
+
+    def cycle() -> None:
         with load(folder, "gemma3") as model:
-            for number in range(8):
-                picture = np.full((64, 64, 3), (255, cycle, number), np.uint8)
+            for _ in range(8):
+                picture = np.full((64, 64, 3), (255, *divmod(next(numbers), 8)), np.uint8)
                 assert model.chat().send("?", images=[picture], max_new_tokens=1).text == "A red"
-        sizes.append(process.memory_info().rss)
-    growth = min(sizes[-12:]) - min(sizes[14:26])
-    assert growth < MAX_GROWTH, growth
+
+    assert_keeps_nothing(cycle, warm_up=10, times=30)
 
 
 if __name__ == "__main__":

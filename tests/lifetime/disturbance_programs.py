@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from lifetime.generation_programs import until_interrupted
+from lifetime.interrupts import until_interrupted
 
 import genai
 from genai.tasks import TextGenerationSession

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import sys
-import threading
 import warnings
 from pathlib import Path
 
-import psutil
+from lifetime.held_memory import assert_keeps_nothing
+from lifetime.interrupts import say_nothing_of_lost_interrupts, until_interrupted
 
 import genai
 from winml_lite import WinMLError
-
-CYCLES, WARM_UP = 60, 20
-MAX_GROWTH = 8 << 20
 
 
 def a_forked_child_is_told(path: str) -> None:
@@ -34,18 +30,19 @@ def a_forked_child_is_told(path: str) -> None:
 
 
 def states_grow_no_memory(path: str) -> None:
-    process, before, state = psutil.Process(), 0, Path(path).with_suffix(".state")
+    state = Path(path).with_suffix(".state")
     with genai.load(path, threads=1) as model:
         model.generate("the cat sat on a mat", max_new_tokens=30)
-        for cycle in range(10 * CYCLES):
+
+        def cycle() -> None:
             model.save_state(state)
             model.load_state(state)
-            if cycle == 10 * WARM_UP:
-                before = process.memory_info().rss
-    assert process.memory_info().rss - before < MAX_GROWTH
+
+        assert_keeps_nothing(cycle, warm_up=200, times=200, each=128)
 
 
 def interrupts_leave_everything_whole(path: str) -> None:
+    say_nothing_of_lost_interrupts()
     state, second = Path(path).with_suffix(".first"), Path(path).with_suffix(".second")
     chance = random.Random(7)
     # Ctrl-C between open() and the `with` that it is for leaves closing to the collector, which tells of it.
@@ -55,16 +52,15 @@ def interrupts_leave_everything_whole(path: str) -> None:
         wanted = model.generate(prompt, max_new_tokens=5).token_ids
         model.save_state(state)
         scores = model.score(prompt, [" the", " dog"])
-        for _ in range(25):
-            timer = threading.Timer(chance.uniform(0.003, 0.03), os.kill, (os.getpid(), signal.SIGINT))
+        interrupted = 0
+        while interrupted < 25:
             try:
-                timer.start()
-                while True:
+                for _ in until_interrupted(chance.uniform(0.003, 0.03)):
                     model.load_state(state)
                     model.save_state(second)
                     model.score(prompt, [" the", " dog"])
             except KeyboardInterrupt:
-                timer.join()
+                interrupted += 1
         for file in (state, second):
             model.load_state(file)
             assert model.generate(prompt, max_new_tokens=5).token_ids == wanted

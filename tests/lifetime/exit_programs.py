@@ -31,7 +31,7 @@ def call_early() -> None:
 
 from winml_lite import Pipeline, Runtime, Stage, Tensor, Vocabulary  # noqa: E402
 
-HANGING = 20
+HANGING = 100
 """Seconds after which a child that hangs is ended."""
 kept: dict[str, Any] = {}
 """What is still there when the interpreter ends."""

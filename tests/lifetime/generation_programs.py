@@ -5,15 +5,15 @@ MODEL is the scripted model in one of its forms.
 
 from __future__ import annotations
 
-import _thread
 import gc
 import os
 import random
 import signal
 import sys
 import threading
-import time
-from collections.abc import Iterator
+
+from lifetime.held_memory import assert_keeps_nothing
+from lifetime.interrupts import until_interrupted
 
 import genai
 from fakes.threads import in_threads
@@ -72,7 +72,7 @@ def dropped_streams(path: str) -> None:
         in_threads(work, 4)
         in_threads(drop_in_a_cycle, 1)
         gc.collect()
-        assert model.generate(ASKED, timeout=10).text == SENTENCE
+        assert model.generate(ASKED, timeout=100).text == SENTENCE
 
 
 def closed_while_running(path: str) -> None:
@@ -115,7 +115,7 @@ def interrupts(path: str) -> None:
                     chat.send("What?")
             except KeyboardInterrupt:
                 caught += 1
-            assert model.generate(ASKED, timeout=10).text == SENTENCE
+            assert model.generate(ASKED, timeout=100).text == SENTENCE
             assert chat.send("Where?", max_new_tokens=4).text == "Paris is the capital"
 
 
@@ -143,23 +143,14 @@ def interrupts_of_the_long_road(path: str) -> None:
             assert session.generate(ASKED).text == SENTENCE
 
 
-def until_interrupted(seconds: float) -> Iterator[None]:
-    """Send the process a SIGINT from another thread after a while, and yield until then.
+def nothing_grows_over_many_cycles(path: str) -> None:
+    """Load, generate and close, over and over."""
 
-    One that falls into a finalizer strikes again a moment later: the end of the loop waits for it. In a finalizer that
-    is not ours it is lost, by Python itself.
-    """
+    def cycle() -> None:
+        with genai.load(path, threads=1) as model:
+            assert model.generate(ASKED, max_new_tokens=3).text == "Paris is the"
 
-    def send() -> None:
-        time.sleep(seconds)
-        signal.raise_signal(signal.SIGINT)
-        sent.append(seconds)
-
-    sent: list[float] = []
-    _thread.start_new_thread(send, ())  # `Thread.start` does not stand SIGINT
-    while not sent:
-        yield
-    time.sleep(0.1)
+    assert_keeps_nothing(cycle, warm_up=40, times=160)
 
 
 def leave_a_stream_open(path: str) -> None:
@@ -196,7 +187,7 @@ def fork_while_another_thread_streams(path: str) -> None:
     begun.wait(30)
     pid = os.fork()
     if pid == 0:
-        signal.alarm(20)
+        signal.alarm(100)
         try:
             model.generate(ASKED)
         except RuntimeError as error:

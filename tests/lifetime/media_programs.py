@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import gc
 import random
 import sys
@@ -11,7 +10,8 @@ import time
 from typing import Any
 
 import numpy as np
-import psutil
+from lifetime.held_memory import assert_keeps_nothing
+from lifetime.interrupts import say_nothing_of_lost_interrupts, until_interrupted
 
 from winml_lite import Runtime, Tensor
 
@@ -20,9 +20,6 @@ alive: list[Any] = []
 """What is still there when the interpreter ends."""
 
 ORDERS = 60
-CYCLES = 120
-WARM_UP = 40
-MAX_GROWTH = 4 << 20
 
 
 def picture(runtime: Runtime) -> Tensor:
@@ -84,41 +81,32 @@ def closing_orders(model: str, projector: str) -> None:
 
 def nothing_grows(model: str, projector: str) -> None:
     """Load projectors, encode and run, over and over."""
-    process = psutil.Process()
-    sizes = []
-    for _ in range(CYCLES):
-        make(model, projector)["pipeline"].run()
-        sizes.append(process.memory_info().rss)
-    growth = min(sizes[-30:]) - min(sizes[WARM_UP : WARM_UP + 30])
-    assert growth < MAX_GROWTH, growth
+    assert_keeps_nothing(lambda: make(model, projector)["pipeline"].run(), warm_up=20, times=40)
 
 
 def interrupts_lose_no_position(model: str, projector: str) -> None:
     """Ctrl-C at random moments of a run of rows: the position is that of before or after, and the next run works."""
+    say_nothing_of_lost_interrupts()
     objects = make(model, projector)
     stage, pipeline = objects["stage"], objects["pipeline"]
     count = objects["layout"].position_count
     chance = random.Random(1)
     interrupted = 0
-    for _ in range(40):
+    while interrupted < 40:
         pipeline.reset()
         stage.bind_embedding_segment(0, objects["rows"], objects["layout"])
-        timer = threading.Timer(chance.uniform(0.001, 0.003), _thread.interrupt_main)
         try:
-            timer.start()
-            pipeline.run()
-            timer.join()
-            time.sleep(0)
+            for _ in until_interrupted(chance.uniform(0.001, 0.003)):
+                if stage.sequence_position == 0:
+                    pipeline.run()
         except KeyboardInterrupt:
             interrupted += 1
-        timer.join()
         is_selected = stage.underlying_object.executor.segments.selected is not None
         assert (stage.sequence_position, is_selected) in ((0, True), (count, False))
     pipeline.reset()
     stage.bind_embedding_segment(0, objects["rows"], objects["layout"])
     pipeline.run()
     assert stage.sequence_position == count
-    assert interrupted
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Programs for `test_memory.py`, each run in its own process: `memory_programs.py PROGRAM MODEL ENGINE`. They print.
+"""Programs for `test_memory.py`, each run in its own process: `memory_programs.py PROGRAM MODEL ENGINE`.
 
 MODEL is a graph for ONNX Runtime (`add`, or `grow` where there is a state) or a small decoder for llama.cpp.
 """
@@ -7,28 +7,16 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import statistics
+import itertools
 import sys
 from collections.abc import Callable
 
 import numpy as np
-import psutil
+from lifetime.held_memory import assert_keeps_nothing
 
 from winml_lite import Pipeline, Runtime, Stage, TensorDataType, TensorLockFlags, TensorLockMode, Vocabulary
 
 FLOAT32 = TensorDataType.FLOAT32
-WARM_UP, WINDOWS, CYCLES = 200, 5, 200
-RUNS = 10_000
-
-
-def resident() -> int:
-    """Bytes of memory in use, once everything that is free was given back; without pages of files, where known."""
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-    memory = psutil.Process().memory_info()
-    return int(memory.rss - getattr(memory, "shared", 0))
 
 
 def build(path: str, engine: str) -> tuple[Runtime, Stage, Pipeline]:
@@ -48,31 +36,60 @@ def build(path: str, engine: str) -> tuple[Runtime, Stage, Pipeline]:
     return runtime, stage, builder.build()
 
 
+def cycle(path: str, engine: str) -> None:
+    """Build, run and close."""
+    runtime, stage, pipeline = build(path, engine)
+    pipeline.run()
+    pipeline.execution().submit().wait()
+    stage.output(0).to_numpy()
+    if engine == "llama":
+        with Vocabulary.from_file(path) as vocabulary:
+            vocabulary.encode(b"some text", True)
+    for thing in (runtime, stage, pipeline):
+        thing.close()
+
+
 def cycles(path: str, engine: str) -> None:
-    """Print the bytes that one cycle of building, running and closing keeps: the median of five windows."""
+    """A thousand times building, running and closing."""
+    assert_keeps_nothing(lambda: cycle(path, engine), warm_up=200, times=500, each=512)
 
-    def cycle() -> None:
-        runtime, stage, pipeline = build(path, engine)
-        pipeline.run()
-        pipeline.execution().submit().wait()
-        stage.output(0).to_numpy()
-        if engine == "llama":
-            with Vocabulary.from_file(path) as vocabulary:
-                vocabulary.encode(b"some text", True)
-        for thing in (runtime, stage, pipeline):
-            thing.close()
 
-    repeat(cycle, WARM_UP)
-    slopes = []
-    for _ in range(WINDOWS):
-        before = resident()
-        repeat(cycle, CYCLES)
-        slopes.append((resident() - before) / CYCLES)
-    print(statistics.median(slopes))
+def garbage(path: str, engine: str) -> None:
+    """Nothing of ours waits for the collector: no object of these packages, and no array that refers to itself."""
+    cycle(path, engine)
+    gc.collect()
+    gc.disable()
+    cycle(path, engine)
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    gc.collect()
+    gc.set_debug(0)
+    ours = [
+        thing
+        for thing in gc.garbage
+        if isinstance(thing, ctypes.Array) or type(thing).__module__.startswith(("winml_lite", "genai"))
+    ]
+    gc.garbage.clear()
+    assert ours == [], [type(thing) for thing in ours]
+
+
+def heavy(path: str, engine: str) -> None:
+    """200 times loading weights of 4 MB, with nobody collecting garbage."""
+    gc.disable()
+
+    def once() -> None:
+        with Runtime() as runtime, runtime.load_model(path) as model:
+            with runtime.create_pipeline_builder() as builder, builder.add_model_stage(model) as stage:
+                stage.bind_input(0, runtime.tensor_from_numpy(np.ones(1, np.float32)))
+                stage.request_output(0)
+                with builder.build() as pipeline:
+                    pipeline.run()
+                    assert stage.output(0).to_numpy()[-1] == 8
+
+    assert_keeps_nothing(once, warm_up=20, times=90)
 
 
 def runs(path: str, engine: str) -> None:
-    """Print how much memory grows over 10,000 runs whose outputs are read."""
+    """10,000 runs whose outputs are read."""
     runtime, stage, pipeline = build(path, engine)
     tensors = [runtime.tensor_from_tokens([1, 2, 3]), runtime.tensor_from_tokens([4])]
 
@@ -88,11 +105,11 @@ def runs(path: str, engine: str) -> None:
         with output.lock(TensorLockMode.READ, TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS) as lock:
             lock.data()[0]
 
-    growth(run)
+    keeps_nothing(run)
 
 
 def submissions(path: str, engine: str) -> None:
-    """Print how much memory grows over 10,000 runs in the background."""
+    """10,000 runs in the background."""
     _, stage, pipeline = build(path, engine)
     execution = pipeline.execution()
 
@@ -102,11 +119,11 @@ def submissions(path: str, engine: str) -> None:
         execution.submit().wait()
         stage.output(0)
 
-    growth(submit)
+    keeps_nothing(submit)
 
 
 def speculation(path: str, engine: str) -> None:
-    """Print how much memory grows over 10,000 steps over several positions."""
+    """10,000 steps over several positions."""
     _, stage, pipeline = build(path, engine)
     pipeline.run()
 
@@ -116,11 +133,11 @@ def speculation(path: str, engine: str) -> None:
         if stage.sequence_position > 50:
             stage.rewind(3)
 
-    growth(step)
+    keeps_nothing(step)
 
 
 def processors(path: str, engine: str) -> None:
-    """Print how much memory grows over 10,000 runs that go through a Python function."""
+    """10,000 runs that go through a Python function."""
     runtime = Runtime()
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(path))
@@ -136,21 +153,13 @@ def processors(path: str, engine: str) -> None:
         pipeline.run()
         assert function.output(0).to_numpy().tolist() == [4, 8]
 
-    growth(run)
+    keeps_nothing(run)
 
 
-def growth(work: Callable[[int], object]) -> None:
-    for number in range(RUNS // 10):
-        work(number)
-    before = resident()
-    for number in range(RUNS):
-        work(number)
-    print(resident() - before)
-
-
-def repeat(work: Callable[[], object], count: int) -> None:
-    for _ in range(count):
-        work()
+def keeps_nothing(work: Callable[[int], object]) -> None:
+    """Do 1,000 and then twice 5,000 runs; `work` is told their numbers."""
+    numbers = itertools.count()
+    assert_keeps_nothing(lambda: work(next(numbers)), warm_up=1000, times=5000, each=16)
 
 
 if __name__ == "__main__":

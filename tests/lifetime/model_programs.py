@@ -1,11 +1,10 @@
 """Programs for `test_model_lifetime.py`, each run in its own process: `model_programs.py PROGRAM KIND MODEL`.
 
-KIND is what the model does: `embed` or `classify`. Calls of such models take turns.
+KIND is what the model does: `generate`, `embed` or `classify`. Calls of such models take turns.
 """
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import psutil
+from lifetime.held_memory import assert_keeps_nothing
 
 import genai
 
@@ -23,11 +22,14 @@ alive: list[Any] = []
 
 TEXTS = ["the cat sat on a mat", "the dog ran", "the sea is cold"] * 20
 PICTURES = [np.full((20, 30, 3), colour, np.uint8) for colour in ([255, 0, 0], [0, 255, 0], [0, 0, 255])]
-CYCLES, WARM_UP = 60, 20
-MAX_GROWTH = 8 << 20
 
-LOADERS: dict[str, Callable[..., Any]] = {"embed": genai.load_embedding, "classify": genai.load_classifier}
+LOADERS: dict[str, Callable[..., Any]] = {
+    "generate": genai.load,
+    "embed": genai.load_embedding,
+    "classify": genai.load_classifier,
+}
 CALLS: dict[str, Callable[[Any], object]] = {
+    "generate": lambda model: model.generate("the cat sat", max_new_tokens=20),
     "embed": lambda model: model.embed(TEXTS),
     "classify": lambda model: model.classify(PICTURES),
 }
@@ -54,34 +56,30 @@ def exit_while_daemon_threads_call(kind: str, path: str) -> None:
 def closing_waits_for_a_call(kind: str, path: str) -> None:
     model = LOADERS[kind](path, threads=1)
     found: list[object] = []
+    has_answered = threading.Event()
 
     def call() -> None:
         try:
             while True:
                 found.append(CALLS[kind](model))
+                has_answered.set()
         except RuntimeError:
             found.append("closed")
 
     thread = threading.Thread(target=call)
     thread.start()
-    time.sleep(0.3)
+    has_answered.wait()
     model.close()
     thread.join()
     assert found[-1] == "closed"
-    assert len(found) > 1
 
 
 def nothing_grows_over_many_cycles(kind: str, path: str) -> None:
-    process, before = psutil.Process(), 0
-    for cycle in range(CYCLES):
+    def cycle() -> None:
         with LOADERS[kind](path, threads=1) as model:
             CALLS[kind](model)
-        if cycle == WARM_UP:
-            gc.collect()
-            before = process.memory_info().rss
-    gc.collect()
-    grown = process.memory_info().rss - before
-    assert grown < MAX_GROWTH, grown
+
+    assert_keeps_nothing(cycle, warm_up=10, times=20)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from lifetime.generation_programs import until_interrupted
-from lifetime.memory_programs import resident
+from lifetime.held_memory import assert_keeps_nothing
+from lifetime.interrupts import until_interrupted
 
 from fakes.threads import in_threads
 from genai import Tokenizer
@@ -219,29 +219,23 @@ def leave_a_stream_open(folder: str) -> None:
 
 
 def transcriptions_keep_no_memory(folder: str) -> None:
-    """The memory after 150 transcriptions is that after 30."""
     objects = make(folder)
-    sizes = []
-    for number in range(150):
+
+    def transcribe() -> None:
         stream = start(objects)
         assert said(stream) == SAYS
         stream.close()
-        if number % 30 == 29:
-            sizes.append(resident())
-    assert sizes[-1] - sizes[0] < 4 << 20, sizes
+
+    assert_keeps_nothing(transcribe, warm_up=30, times=60)
 
 
 def models_keep_no_memory(folder: str) -> None:
-    """The memory after 40 models is that after 10."""
-    sizes = []
-    for number in range(40):
+    def cycle() -> None:
         objects = make(folder)
         assert said(start(objects)) == SAYS
         objects["session"].close()
-        del objects
-        if number % 10 == 9:
-            sizes.append(resident())
-    assert sizes[-1] - sizes[0] < 8 << 20, sizes
+
+    assert_keeps_nothing(cycle, warm_up=10, times=20)
 
 
 if __name__ == "__main__":

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from lifetime.programs import run_python
 
 from fakes.model_files import ModelFiles, require_engine
 from models import recipes
@@ -15,7 +13,6 @@ from models import recipes
 pytestmark = pytest.mark.real
 
 PROGRAM = Path(__file__).with_name("async_programs.py")
-ROOT = PROGRAM.parents[2]
 PROGRAMS = (
     "leave_with_a_stream_in_hand",
     "leave_during_a_generation",
@@ -36,11 +33,4 @@ def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
 
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_s_lif_09_event_loops_exits_and_collections(program: str, path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", "error", str(PROGRAM), program, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert run_python("-W", "error", PROGRAM, program, path) == (0, "", "")

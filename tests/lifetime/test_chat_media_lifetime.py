@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lifetime.held_memory import COUNTED
 from lifetime.programs import run_program
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama")]
@@ -13,7 +14,7 @@ pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama")]
 
 def run_silently(program: str, folder: Path) -> None:
     """Run a program of `chat_media_programs.py`: it must end well and print nothing."""
-    run_program("chat_media_programs.py", program, folder, MALLOC_ARENA_MAX="1")
+    run_program("chat_media_programs.py", program, folder, **COUNTED)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a process cannot interrupt itself there")

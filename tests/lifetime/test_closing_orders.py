@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
+
+from lifetime.programs import run_python
 
 from fakes.model_files import ModelFiles
 
 PROGRAM = Path(__file__).with_name("closing_orders.py")
-ROOT = PROGRAM.parents[2]
 
 
 def survives(program: str, files: ModelFiles, engine: str, graph: str = "add") -> None:
     """The program ends with 0 and says nothing."""
     path = files.onnx(graph) if engine == "ort" else files.gguf
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(PROGRAM), program, path, engine],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert run_python(PROGRAM, program, path, engine) == (0, "", "")
 
 
 def test_s_lif_02_closing_in_every_order(files: ModelFiles, engine: str) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from lifetime.programs import run_python
 
 from fakes.model_files import ModelFiles, require_engine
 from models import recipes
@@ -15,7 +13,6 @@ from models import recipes
 pytestmark = pytest.mark.real
 
 PROGRAM = Path(__file__).with_name("disturbance_programs.py")
-ROOT = PROGRAM.parents[2]
 
 
 @pytest.fixture(params=["gguf", "hybrid", "gqa", "plain"])
@@ -31,11 +28,5 @@ def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
 
 @pytest.mark.parametrize("program", ["two_short_roads", "two_long_roads", "two_models_of_one_event_loop"])
 def test_s_lif_08_fifty_cancellations_and_twenty_interrupts_of_two_sequences(program: str, path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", "ignore::DeprecationWarning", str(PROGRAM), program, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))},
-    )
-    assert done.returncode == 0, done.stderr
+    code, _, errors = run_python("-W", "ignore::DeprecationWarning", PROGRAM, program, path)
+    assert code == 0, errors

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lifetime.held_memory import COUNTED
 from lifetime.programs import run_program
 
 from fakes.model_files import ModelFiles, require_engine
@@ -16,7 +17,7 @@ from models.recipes import encoder_gguf, random_gguf, random_onnx
 
 def run_silently(program: str, path: str | Path) -> None:
     """Run a program of `embedding_programs.py`: it must end well and print nothing."""
-    run_program("embedding_programs.py", program, path)
+    run_program("embedding_programs.py", program, path, **COUNTED)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from lifetime.held_memory import COUNTED
+from lifetime.programs import run_python
 
 from fakes.model_files import ModelFiles, require_engine
 from models import recipes
@@ -15,7 +15,6 @@ from models import recipes
 pytestmark = pytest.mark.real
 
 PROGRAM = Path(__file__).with_name("generation_programs.py")
-ROOT = PROGRAM.parents[2]
 
 
 @pytest.fixture(params=["gguf", "gqa", "plain"])
@@ -28,14 +27,11 @@ def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
 
 
 def run(program: str, path: Path) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-W", "ignore::DeprecationWarning", str(PROGRAM), program, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))},
-    )
-    return done.returncode, done.stdout, done.stderr
+    return run_python("-W", "ignore::DeprecationWarning", PROGRAM, program, path, **COUNTED)
+
+
+def test_s_lif_04_load_generate_and_close_keep_no_memory(path: Path) -> None:
+    assert run("nothing_grows_over_many_cycles", path) == (0, "", "")
 
 
 def test_s_lif_06_eight_threads_get_the_right_answers(path: Path) -> None:

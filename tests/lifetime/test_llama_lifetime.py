@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from lifetime.held_memory import COUNTED
 from lifetime.programs import run_program
 
 from fakes.model_files import ModelFiles
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("llama")
 
 def run_silently(program: str, path: str) -> None:
     """Run a program of `llama_programs.py`: it must end well and print nothing."""
-    run_program("llama_programs.py", program, path)
+    run_program("llama_programs.py", program, path, **COUNTED)
 
 
 def test_s_lif_01_exit_with_everything_alive(files: ModelFiles) -> None:

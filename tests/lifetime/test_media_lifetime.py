@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lifetime.held_memory import COUNTED
 from lifetime.programs import run_program
 
 from models import recipes
@@ -16,7 +17,7 @@ pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama")]
 def run_silently(program: str, folder: Path) -> None:
     """Run a program of `media_programs.py`: it must end well and print nothing."""
     models = recipes.random_gguf(folder), recipes.projector_gguf(folder)
-    run_program("media_programs.py", program, *models, MALLOC_ARENA_MAX="1")
+    run_program("media_programs.py", program, *models, **COUNTED)
 
 
 def test_exit_with_everything_alive(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_damaged_models(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")

@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from lifetime.held_memory import COUNTED
+from lifetime.programs import run_python
 
 pytestmark = pytest.mark.real
-
-ROOT = Path(__file__).parents[2]
 
 
 def run_program(text: str, quiet: bool = True) -> str:
     """Run a program in a fresh process; its output, and nothing on standard error if `quiet`."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
-    done = subprocess.run(
-        [sys.executable, "-c", text], env=environment, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert (done.returncode, done.stderr if quiet else "") == (0, ""), done.stderr
-    return done.stdout
+    code, output, errors = run_python("-c", text, **COUNTED)
+    assert (code, errors if quiet else "") == (0, ""), errors
+    return output
 
 
-GROWTH = """
-import gc
-import psutil
+IMPORTS = """
 from fakes.ort_stages import build, feed, ids, step, tensor
+from lifetime.held_memory import assert_keeps_nothing
 from models import onnx_models
 from winml_lite.native.backend import OrtOptions
-
-process = psutil.Process()
-
-def growth(work, rounds):
-    for _ in range(rounds // 4):
-        work()
-    gc.collect()
-    before = process.memory_info().rss
-    for _ in range(rounds):
-        work()
-    gc.collect()
-    return (process.memory_info().rss - before) / 2**20
 """
 
 
 def test_build_run_close_cycles_do_not_grow() -> None:
-    printed = run_program(
-        GROWTH
+    run_program(
+        IMPORTS
         + """
 model = onnx_models.grow().SerializeToString()
 
@@ -59,16 +38,15 @@ def work():
     feed(stage, 4)
     assert stage.output(0).array().tolist() == [[10.0]]
 
-print(growth(work, 1000))
+assert_keeps_nothing(work, warm_up=100, times=200, each=512)
 """
     )
-    assert float(printed) < 8  # MiB; one leaked session is about 100 KiB
 
 
 def test_runs_do_not_grow() -> None:
     # Each output is 1 MiB: a leaked one shows at once. Half of them are looked at, half are not.
-    printed = run_program(
-        GROWTH
+    run_program(
+        IMPORTS
         + """
 import numpy as np
 stage = build(onnx_models.dyn1())
@@ -82,15 +60,14 @@ def work():
         if index:
             stage.output(0)
 
-print(growth(work, 100))
+assert_keeps_nothing(work, warm_up=10, times=40)
 """
     )
-    assert float(printed) < 8
 
 
 def test_state_does_not_grow_over_resets() -> None:
-    printed = run_program(
-        GROWTH
+    run_program(
+        IMPORTS
         + """
 stage = build(onnx_models.grow(), state_pairs=((1, 1),))
 stage.bind_output(0, None, True)
@@ -105,15 +82,14 @@ def work():
         action()
     stage.sequence.reset()
 
-print(growth(work, 60))
+assert_keeps_nothing(work, warm_up=10, times=40)
 """
     )
-    assert float(printed) < 8
 
 
 def test_failing_runs_do_not_grow() -> None:
-    printed = run_program(
-        GROWTH
+    run_program(
+        IMPORTS
         + """
 import numpy as np
 from winml_lite.errors import WinMLError
@@ -129,10 +105,9 @@ def work():
     except WinMLError:
         pass
 
-print(growth(work, 4000))
+assert_keeps_nothing(work, warm_up=200, times=1000, each=16)
 """
     )
-    assert float(printed) < 8
 
 
 def test_exit_with_everything_alive() -> None:
@@ -277,37 +252,23 @@ def test_s_lif_08_interrupts_leave_the_state_whole() -> None:
     # An interrupt that meets a finalizer is reported on standard error by Python itself.
     printed = run_program(
         """
-import _thread, threading
 from fakes.ort_stages import build, ids
+from lifetime.interrupts import until_interrupted
 from models import onnx_models
 stage = build(onnx_models.grow(), state_pairs=((1, 1),))
 stage.bind_output(0, None, True)
 stage.bind_input(0, ids(1))
-armed, stop = threading.Event(), threading.Event()
-
-def interrupt():
-    while not stop.wait(0.001):
-        if armed.is_set():
-            armed.clear()
-            _thread.interrupt_main()
-
-thread = threading.Thread(target=interrupt)
-thread.start()
-for _ in range(300):
+interrupts = 0
+while interrupts < 300:
     try:
-        runs = 0
-        while True:
-            if runs % 100 == 0:  # again and again, for a finalizer may have swallowed the last one
-                armed.set()
-            runs += 1
+        for _ in until_interrupted(0.001):
             stage.run()
             stage.commit()
             if stage.sequence.position > 100:
                 stage.sequence.rewind(50)
     except KeyboardInterrupt:
+        interrupts += 1
         stage.discard()
-stop.set()
-thread.join()
 stage.run()
 stage.commit()
 print(stage.output(0).array().item() == stage.sequence.position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from lifetime.held_memory import COUNTED
 from lifetime.programs import run_program
 
 from fakes.model_files import ModelFiles, require_engine
@@ -29,4 +30,4 @@ pytestmark = pytest.mark.real
 def test_a_speech_program_ends_quietly(program: str, files: ModelFiles) -> None:
     require_engine("ort")
     folder = tiny_whisper(files.folder / "whisper-lifetime")
-    run_program("speech_programs.py", program, folder, MALLOC_ARENA_MAX="1")
+    run_program("speech_programs.py", program, folder, **COUNTED)

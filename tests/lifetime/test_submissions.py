@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from lifetime.programs import run_python
 
 pytestmark = pytest.mark.real
-
-ROOT = Path(__file__).parents[2]
 
 BEGIN = """
 import os, sys, threading, time
@@ -49,12 +46,9 @@ def writing():
 
 def run_program(text: str, folder: Path) -> str:
     """Run a program in a fresh process, which must end by itself, well and silently."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests")))}
-    done = subprocess.run(
-        [sys.executable, "-c", BEGIN + text, str(folder)], env=environment, capture_output=True, text=True, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (0, ""), done.stderr
-    return done.stdout
+    code, output, errors = run_python("-c", BEGIN + text, folder)
+    assert (code, errors) == (0, ""), errors
+    return output
 
 
 ENDINGS = {
@@ -101,7 +95,7 @@ pipeline = counting()
 @atexit.register
 def late():
     try:
-        pipeline.execution().submit().wait(10_000)
+        pipeline.execution().submit().wait(100_000)
         print("ran")
     except (RuntimeError, WinMLError) as error:
         print("refused")
@@ -165,7 +159,7 @@ fence = pipeline.iteration_execution().submit_iterations(2**32 - 1)
 child = os.fork()
 if child == 0:
     try:
-        fence.wait(10_000)
+        fence.wait(100_000)
     except WinMLError as error:
         os._exit(7 if error.hresult == 0x800704C7 else 1)
     os._exit(2)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from lifetime.programs import run_python
 
 from fakes.model_files import ModelFiles, require_engine
 from models import recipes
 
 PROGRAM = Path(__file__).with_name("tool_programs.py")
-ROOT = PROGRAM.parents[2]
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(os.name == "nt", reason="timers of POSIX")]
 
@@ -23,11 +21,4 @@ pytestmark = [pytest.mark.real, pytest.mark.skipif(os.name == "nt", reason="time
 def test_turns_with_tools_are_whole_or_not_there(files: ModelFiles, form: str, program: str) -> None:
     require_engine("llama" if form == "gguf" else "ort")
     path = recipes.tool_gguf(files.folder) if form == "gguf" else recipes.tool_onnx(files.folder, form)
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(PROGRAM), program, str(path)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert run_python(PROGRAM, program, path) == (0, "", "")

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from lifetime.held_memory import COUNTED
+from lifetime.programs import run_program
 
 from fakes.model_files import ModelFiles, require_engine
 from models.whisper_models import tiny_whisper
 
 pytestmark = pytest.mark.real
-
-PROGRAM = Path(__file__).with_name("transcript_programs.py")
-ROOT = PROGRAM.parents[2]
 
 
 @pytest.mark.parametrize(
@@ -33,12 +27,4 @@ ROOT = PROGRAM.parents[2]
 def test_a_transcript_program_ends_quietly(program: str, files: ModelFiles) -> None:
     require_engine("ort")
     folder = tiny_whisper(files.folder / "whisper-transcripts")
-    paths = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
-    done = subprocess.run(
-        [sys.executable, "-X", "faulthandler", str(PROGRAM), program, str(folder)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "PYTHONPATH": paths, "MALLOC_ARENA_MAX": "1"},
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    run_program("transcript_programs.py", program, folder, **COUNTED)

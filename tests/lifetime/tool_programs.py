@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from lifetime.interrupts import await_the_second_strike, say_nothing_of_lost_interrupts
+
 import genai
 from models.tool_models import ANSWER
 
@@ -32,6 +34,7 @@ def interrupts(path: str) -> None:
     """Forty interrupts, anywhere in a turn: the history holds whole turns, or texts that were cut short, and chat and
     model go on.
     """
+    say_nothing_of_lost_interrupts()
     chance = random.Random(5)
     with genai.load(path, threads=1) as model:
         chat = model.chat(tools=[multiply, population])
@@ -57,6 +60,7 @@ def disturbed(call: Callable[[], object], seconds: float) -> None:
         signal.setitimer(signal.ITIMER_REAL, max(seconds, 1e-4))
         call()
         signal.setitimer(signal.ITIMER_REAL, 0)
+        await_the_second_strike()
     except KeyboardInterrupt:
         pass
 

@@ -5,7 +5,6 @@ FOLDER is the tiny Whisper model; a second of its first tone is the word "one", 
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from collections.abc import Iterator
@@ -13,8 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-import psutil
-from lifetime.memory_programs import resident
+from lifetime.held_memory import assert_keeps_nothing, held_memory
 
 import genai
 from fakes.strikes import Strike
@@ -33,40 +31,35 @@ def speech(seconds: int) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def a_long_recording_takes_no_memory(folder: str) -> None:
-    """The peak of a quarter of an hour is that of half a minute."""
+    """What is held at the end of each window is the same for a quarter of an hour, but for the text."""
+    sizes: list[int] = []
     with genai.load_speech(folder, threads=1) as model:
-        model.transcribe(speech(30), voice_activity=False)
-        model.transcribe(speech(61), voice_activity=False)
-        gc.collect()
-        before = peak()
-        result = model.transcribe(speech(LONG_SECONDS), voice_activity=False)
-        assert len(result.segments) == LONG_SECONDS // 2
-        assert peak() - before < 16 << 20, peak() - before
+        result = model.transcribe(
+            speech(LONG_SECONDS), voice_activity=False, progress=lambda done, total: sizes.append(held_memory())
+        )
+    assert len(result.segments) == LONG_SECONDS // 2
+    assert len(sizes) >= LONG_SECONDS // 30
+    assert max(sizes[4:]) - sizes[3] < 1 << 20, sizes
 
 
 def models_keep_no_memory(folder: str) -> None:
-    """The memory after 40 models is that after 10."""
-    sizes = []
-    for number in range(40):
+    def cycle() -> None:
         with genai.load_speech(folder, threads=1) as model:
             assert model.transcribe(SOUND).text == SAYS
-        if number % 10 == 9:
-            sizes.append(resident())
-    assert sizes[-1] - sizes[0] < 8 << 20, sizes
+
+    assert_keeps_nothing(cycle, warm_up=10, times=20)
 
 
 def transcriptions_keep_no_memory(folder: str) -> None:
-    """The memory after 150 transcriptions is that after 30; every third is not read to its end."""
-    sizes = []
+    """Every third transcription is not read to its end."""
     with genai.load_speech(folder, threads=1) as model:
-        for number in range(150):
-            if number % 3:
-                assert model.transcribe(SOUND).text == SAYS
-            else:
-                next(model.stream(SOUND))
-            if number % 30 == 29:
-                sizes.append(resident())
-    assert sizes[-1] - sizes[0] < 4 << 20, sizes
+
+        def transcribe() -> None:
+            next(model.stream(SOUND))
+            assert model.transcribe(SOUND).text == SAYS
+            assert model.transcribe(SOUND).text == SAYS
+
+        assert_keeps_nothing(transcribe, warm_up=10, times=20)
 
 
 def interrupts_anywhere_leave_a_usable_model(folder: str) -> None:
@@ -126,15 +119,6 @@ def leave_another_thread_at_work(folder: str) -> None:
 
     threading.Thread(target=work, daemon=True).start()
     has_begun.wait()
-
-
-def peak() -> int:
-    """Most bytes of memory so far."""
-    if sys.platform == "win32":
-        return int(psutil.Process().memory_info().peak_wset)
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 if __name__ == "__main__":

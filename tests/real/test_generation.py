@@ -13,7 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 import pytest
 
 import genai
@@ -245,22 +244,6 @@ def test_g73_a_seed_gives_the_same_tokens_on_the_real_engines(form: str, files: 
 
 
 # --- memory -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["gguf", "gqa"])
-def test_s_lif_04_200_cycles_of_load_generate_close_grow_no_memory(form: str, files: ModelFiles) -> None:
-    path = path_of(form, files.folder)
-    process = psutil.Process()
-
-    def cycle(count: int) -> int:
-        for _ in range(count):
-            with genai.load(path, threads=1) as model:
-                assert model.generate(ASKED, max_new_tokens=3).text == "Paris is the"
-        gc.collect()
-        return int(process.memory_info().rss)
-
-    after_50 = cycle(50)
-    assert cycle(150) - after_50 < 8 << 20
 
 
 @pytest.mark.parametrize("form", FORMS)

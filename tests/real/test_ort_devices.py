@@ -96,7 +96,7 @@ class FakeApi:
 
 
 def _texts(array: Any, count: int) -> list[bytes | None]:
-    return list((ctypes.c_char_p * count).from_address(array.value or 0)) if count else []
+    return list(array)[:count]
 
 
 def use(monkeypatch: pytest.MonkeyPatch, *listed: dict[str, Any], built_in: tuple[bytes, ...] = ()) -> FakeApi:

@@ -92,7 +92,7 @@ class LlamaSequence:
         self._token_pointer = ctypes.POINTER(ctypes.c_int32)
         self._single: Any = api.llama_batch()
         self._single.n_tokens = 1
-        self._single.token = ctypes.cast(self._token, self._token_pointer)
+        self._single.token = self._token  # a structure takes an array of the type its field points to
         self._prompt: Any = api.llama_batch()
         self._quiet = (ctypes.c_int8 * settings.batch_size)()
         """Output marks of a batch whose logits nobody reads."""

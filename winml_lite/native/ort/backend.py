@@ -6,9 +6,10 @@ The library is loaded by the first build, so importing this module costs nothing
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...errors import CANCELLED, E_INVALIDARG, NOT_SUPPORTED, WinMLError
+from ...errors import CANCELLED, E_INVALIDARG, INTERNAL_ERROR, NOT_SUPPORTED, WinMLError
 from ...files.artifact import Artifact, OnnxArtifact
 from ...values import EngineInfo, ExecutionTargetKind
 from ..backend import CompileOptions, CompileOutput, Placement, StageExecutor, StageOptions
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("winml_lite.native")
 
 _BUILD = "IWinMLPipelineBuilder.Build"
+_NO_FALLBACK = "session.disable_cpu_ep_fallback"
 _EXTENSIONS = (".onnx", ".ort")
 
 
@@ -108,7 +110,12 @@ def _located(error: WinMLError, artifact: OnnxArtifact, context: str = "") -> Wi
     if "is not a registered function/op" in message:
         message += (
             "; the library of a custom operator goes to Stage.ort_options().register_custom_ops_library, "
-            "to genai.load(custom_operators=...), or at the terminal to --custom-operators"
+            "to custom_operators= of what loads the model, or at the terminal to --custom-operators"
+        )
+    if artifact.compiled_for is not None and artifact.path is None and error.hresult == INTERNAL_ERROR:
+        message += (
+            "; if the compiled model has a file beside it, load it by its path, "
+            "or say where it is by the session entry ep.context_file_path"
         )
     if "limit for embedded initializer data" in message:
         message += " Such a tensor in a subgraph or a function has to lie in a file beside the model."
@@ -116,10 +123,11 @@ def _located(error: WinMLError, artifact: OnnxArtifact, context: str = "") -> Wi
 
 
 def _build(artifact: OnnxArtifact, placement: Placement, options: StageOptions) -> OrtExecutor:
-    from .devices import check_device_option, provider_listing
+    from .devices import check_device_option
 
+    placement = _as_compiled(artifact, placement)
     _check_options(placement, options)
-    device = choose_device(placement, provider_listing)
+    device = _device(artifact, placement)
     if device is not None and placement.devices and options.ort is not None:
         check_device_option(device, options.ort.provider_options)
     if device is None or placement.kind is not None or placement.provider is not None:
@@ -131,6 +139,30 @@ def _build(artifact: OnnxArtifact, placement: Placement, options: StageOptions) 
             raise
         logger.info("automatic placement: %s refused the model, using the CPU: %s", device.provider, error)
         return _open(artifact, options, None)
+
+
+def _as_compiled(artifact: OnnxArtifact, placement: Placement) -> Placement:
+    """Pin a model that a provider has compiled to that one, unless the target pins it already."""
+    source = artifact.compiled_for
+    if source is None or placement.provider is not None:
+        return placement
+    from .devices import provider_listing
+
+    names = (source.casefold(), f"{source}ExecutionProvider".casefold())  # some write QNN into their nodes
+    listed = (device.provider for device in provider_listing().devices)
+    return replace(placement, provider=next((name for name in listed if name.casefold() in names), source))
+
+
+def _device(artifact: OnnxArtifact, placement: Placement) -> Device | None:
+    from .devices import provider_listing
+
+    try:
+        return choose_device(placement, provider_listing)
+    except WinMLError as error:
+        if artifact.compiled_for is None:
+            raise
+        text = f"{error.native_message}; {artifact.compiled_for} has compiled this model, and nothing else runs it"
+        raise WinMLError(error.hresult, error.context, text) from None
 
 
 def _open(artifact: OnnxArtifact, options: StageOptions, device: Device | None) -> OrtExecutor:
@@ -169,5 +201,9 @@ def _check_options(placement: Placement, options: StageOptions) -> None:
         raise WinMLError(
             E_INVALIDARG, _BUILD, f"provider option {provider_options[0][0]!r} needs a target pinned to a provider"
         )
+    is_cpu = placement.provider is not None and placement.provider.casefold() == CPU_PROVIDER.casefold()
+    if is_cpu and options.ort is not None and dict(options.ort.session_config).get(_NO_FALLBACK) == "1":
+        text = f"{_NO_FALLBACK} forbids {CPU_PROVIDER}, to which the target is pinned"
+        raise WinMLError(E_INVALIDARG, _BUILD, text)
     if options.draft_predictor_path is not None:
         raise WinMLError(NOT_SUPPORTED, _BUILD, "an ONNX stage runs no draft predictor")

@@ -55,7 +55,7 @@ class PreparedCall:
         self._run_options = control.options
         self._count = len(session.inputs)
         self._name_array = (ctypes.c_char_p * self._count)(*session.input_names)
-        self._names = ctypes.cast(self._name_array, ctypes.c_void_p)
+        self._names = ctypes.c_void_p(ctypes.addressof(self._name_array))
         self.input_values = (ctypes.c_void_p * self._count)()
         self.slots = OutputSlots((), (), ())
         self._live_slots = [self.slots]

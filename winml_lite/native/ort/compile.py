@@ -51,9 +51,9 @@ def compile_model(artifact: OnnxArtifact, placement: Placement, options: Compile
     artifact = _with_true_inputs(artifact)
     device = choose_device(placement, provider_listing)
     if device is not None:
-        _refuse_free_extents(artifact, dict(options.dimension_overrides))
         if output.path is None:
             raise WinMLError(NOT_SUPPORTED, "", f"{device.provider} writes files of its own: use compile_to_file")
+        _refuse_free_extents(artifact, dict(options.dimension_overrides))
     try:
         try:
             _compile(_Task(artifact, options, device, output))
@@ -70,7 +70,9 @@ def _refuse_free_extents(artifact: OnnxArtifact, fixed: dict[str, int]) -> None:
     for port in artifact.inputs:
         for symbol in port.dimensions:
             if not isinstance(symbol, int) and symbol not in fixed:
-                mend = f"set options.symbolic_dimensions[{symbol!r}]" if symbol else "fix it in the model"
+                mend = "fix it in the model"
+                if symbol is not None:
+                    mend = f"set options.symbolic_dimensions[{symbol!r}], --dim {f'{symbol}=N'!r} at the terminal"
                 text = f"input {port.name!r} has a free extent, and a provider compiles fixed ones only; {mend}"
                 raise WinMLError(E_INVALIDARG, "", text)
 
@@ -109,7 +111,11 @@ def _explained(error: WinMLError, device: Device | None) -> WinMLError:
     text = (error.native_message or "").strip()
     if device is not None and error.hresult == E_FAIL and any(part in text for part in _NOTHING_COMPILED):
         return WinMLError(NOT_SUPPORTED, error.context, f"{device.provider} compiles nothing ahead of time: {text}")
-    return WinMLError(ARITHMETIC_OVERFLOW, error.context, text) if _TOO_LARGE in text else error
+    if _TOO_LARGE in text:
+        return WinMLError(ARITHMETIC_OVERFLOW, error.context, text)
+    if device is not None:
+        return WinMLError(error.hresult, error.context, f"{device.provider} on the {device.kind.name}: {text}")
+    return error
 
 
 def _compile(task: _Task) -> None:
@@ -251,7 +257,7 @@ def save_optimized(artifact: OnnxArtifact, options: CompileOptions, path: str) -
 
 
 def _stage_options(options: CompileOptions) -> StageOptions:
-    ort = OrtOptions(operator_libraries=options.operator_libraries)
+    ort = OrtOptions(provider_options=options.provider_options, operator_libraries=options.operator_libraries)
     return StageOptions(ort=ort, dimension_overrides=options.dimension_overrides)
 
 

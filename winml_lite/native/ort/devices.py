@@ -192,7 +192,7 @@ def _append_cuda(options: int, ordinal: int, settings: Settings) -> None:
         cuda.close()
 
 
-def _texts(texts: Iterable[str]) -> ctypes.c_void_p:
+def _texts(texts: Iterable[str]) -> ctypes.Array[ctypes.c_char_p]:
     """Make a C array of texts."""
     encoded = [text.encode() for text in texts]
-    return ctypes.cast((ctypes.c_char_p * len(encoded))(*encoded), ctypes.c_void_p)
+    return (ctypes.c_char_p * len(encoded))(*encoded)

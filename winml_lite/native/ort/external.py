@@ -172,7 +172,7 @@ def _attach(options: int, artifact: OnnxArtifact, buffers: Mapping[str, Buffer])
     names = (api.PathChar * count)(*(api.native_path(location) for location in buffers))
     addresses = (ctypes.c_void_p * count)(*(array.__array_interface__["data"][0] for array in arrays))
     sizes = (ctypes.c_size_t * count)(*(array.size for array in arrays))
-    api.AddExternalInitializersFromFilesInMemory(options, ctypes.cast(names, ctypes.c_void_p), addresses, sizes, count)
+    api.AddExternalInitializersFromFilesInMemory(options, names, addresses, sizes, count)
     large = tuple(_large_tensor(tensor, buffers[tensor.location]) for tensor in artifact.large_tensors)
     if large:
         count = len(large)

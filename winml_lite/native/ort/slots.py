@@ -23,7 +23,8 @@ class OutputSlots:
         self.place = {output: slot for slot, output in enumerate(outputs)}
         """Slot of an output index."""
         self._names = (ctypes.c_char_p * self.count)(*names)
-        self.names = ctypes.cast(self._names, ctypes.c_void_p)
+        # The address: `cast` would make the array refer to itself.
+        self.names = ctypes.c_void_p(ctypes.addressof(self._names))
         self.values = (ctypes.c_void_p * self.count)(*placed)
         self._fresh = frozenset(slot for slot, pointer in enumerate(placed) if not pointer)
         self.has_fresh = bool(self._fresh)

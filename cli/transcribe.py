@@ -13,14 +13,21 @@ import genai
 from genai.subtitles import VTT_HEADER, cues
 
 from . import terminal
-from .failure import OutputFailure
 from .options import ModelChoice, gather, onnx_model_options
-from .several_files import STANDARD_INPUT, check_all_read, check_before_loading, targets, tell_unreadable
+from .several_files import (
+    STANDARD_INPUT,
+    check_all_read,
+    check_before_loading,
+    targets,
+    tell_unreadable,
+    why_unreadable,
+    writing,
+)
 
 Format: TypeAlias = Literal["text", "json", "srt", "vtt"]
 _ENDINGS: dict[str, Format] = {".txt": "text", ".json": "json", ".srt": "srt", ".vtt": "vtt"}
 _BAR = 24
-_OPTIONS = ("language", "translate", "prompt", "no_timestamps", "no_vad")
+_OPTIONS = ("live", "language", "translate", "prompt", "no_timestamps", "no_vad")
 
 
 def _speech_options(command: Any) -> Any:
@@ -32,13 +39,17 @@ def _speech_options(command: Any) -> Any:
         click.option("--prompt", metavar="TEXT", help="Names and words that will occur, in the style that is wanted."),
         click.option("--translate", is_flag=True, help="Write English, whatever is spoken."),
         click.option("--language", metavar="CODE", help="What is spoken, as in en or de.  [default: finds out]"),
+        click.option("--live", is_flag=True, help="Write each sentence a moment after it, as of a microphone."),
     ):
         command = option(command)
     return command
 
 
 def _fields(values: dict[str, Any]) -> dict[str, Any]:
+    if values["live"] and values["no_vad"]:
+        raise click.UsageError("--live finds the pauses by voice activity: leave --no-vad out")
     return {
+        "live": values["live"],
         "language": values["language"],
         "translate": values["translate"],
         "prompt": values["prompt"],
@@ -64,6 +75,17 @@ def _form(values: dict[str, Any]) -> Format | None:
     return chosen.pop() if chosen else None
 
 
+def _named_form(files: tuple[str, ...], output: Path | None) -> Format:
+    """Return the form that the name of the only transcript says; text where there is none, or a folder of them."""
+    if output is None or output.is_dir():
+        return "text"
+    form = _ENDINGS.get(output.suffix.lower())
+    if form is None and len(files) == 1:
+        known = ", ".join(_ENDINGS)
+        raise click.UsageError(f"--output {output}: the ending must be one of {known}, or say --format")
+    return form or "text"
+
+
 @click.command("transcribe")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @_format_options
@@ -79,15 +101,20 @@ def command(
     winml-lite transcribe talk.mp3
     winml-lite transcribe talk.mp3 --output talk.srt
     winml-lite transcribe *.wav --json > talks.json
+    arecord -f S16_LE -r 16000 | winml-lite transcribe - --live
 
     FILE is a sound file (WAV, FLAC, OGG, MP3 ...) of any length, or "-" for standard input. Text appears as it is
     heard, one piece a line, with its times where somebody looks on; Ctrl-C leaves what was heard so far. A file that
-    cannot be read is told, the others are transcribed all the same, and the exit code is 3.
+    cannot be read is told, the others are transcribed all the same, and the exit code is 3; with --json its entry has
+    an "error" in place of the text.
 
     The model is a name, or a folder that `winml-lite convert` has made of a Whisper model. Silences of more than two
     seconds in recordings of more than 30 are passed over; the small model for that is downloaded once.
+
+    With --live the text of a sentence comes a moment after it. Standard input, a WAV, is then heard as it comes. The
+    model runs once for each sentence, so that a recording takes longer.
     """
-    form = form or _ENDINGS.get("" if output is None else output.suffix.lower(), "text")
+    form = form or _named_form(files, output)
     check_before_loading(files, "soundfile", "sound files need soundfile")
     transcripts = _targets(files, output, form)
     with choice.load_with(genai.load_speech) as model:
@@ -100,7 +127,9 @@ def command(
                     writing = _Writing(model, file, target, form, choice.quiet)
                     result = writing.run(fields, is_one_of_several=len(files) > 1)
                 except genai.WinMLError as error:
-                    tell_unreadable(file, error, is_only=len(files) == 1)
+                    text = why_unreadable(file, error)
+                    done.append({"recording": file, "error": text})
+                    tell_unreadable(text, is_only=len(files) == 1)
                     continue
                 done.append({"recording": file, **result.as_dict()})
                 if writing.is_interrupted:
@@ -108,7 +137,7 @@ def command(
         finally:
             if form == "json" and output is None and done:
                 terminal.answer_json({"model": model.name, "file": model.file, "recordings": done})
-    check_all_read(len(done), len(files))
+    check_all_read(sum("error" not in record for record in done), len(files))
 
 
 class _Writing:
@@ -127,6 +156,8 @@ class _Writing:
         """Transcribe, and return the whole: after Ctrl-C what was heard so far, which is written, too."""
         source: Any = sys.stdin.buffer if self._file == STANDARD_INPUT else self._file
         progress = None if self._quiet else self._bar
+        if self._file == STANDARD_INPUT and not fields["live"]:
+            self._tell_of_live(source)
         try:
             stream = self._model.stream(source, progress=progress, **fields)
         except ValueError as error:  # a language that the model does not know
@@ -150,13 +181,22 @@ class _Writing:
         if self._target is not None:
             _write(self._target, result.json() + "\n" if self._form == "json" else "".join(written))
         if not self._quiet:
-            self._tell_speed(result)
+            self._tell_speed(result, is_live=fields["live"])
         return result
 
-    def _tell_speed(self, result: genai.Transcript) -> None:
+    def _tell_of_live(self, source: Any) -> None:
+        """Say on a terminal why nothing is seen until a recorder is stopped."""
+        if not self._quiet and _is_terminal(sys.stderr) and not source.seekable():
+            terminal.note("-: it is read to its end first; with --live it is heard as it comes")
+
+    def _tell_speed(self, result: genai.Transcript, *, is_live: bool) -> None:
         timings = result.timings
-        heard = f"{_clock(timings.sound_seconds)} of sound in {timings.seconds:.1f} s"
-        terminal.note(f"{self._file}: {heard}, real-time factor {timings.real_time_factor:.2f}")
+        heard = f"{_clock(timings.sound_seconds)} of sound"
+        if is_live:  # the rest of the time it was waited for
+            took = f"the model took {timings.encode_seconds + timings.decode_seconds:.1f} s"
+        else:
+            took = f"in {timings.seconds:.1f} s, real-time factor {timings.real_time_factor:.2f}"
+        terminal.note(f"{self._file}: {heard}{'; ' if is_live else ' '}{took}")
         if self._target is not None:
             terminal.note(f"written: {self._target}")
 
@@ -217,10 +257,8 @@ def _is_terminal(stream: TextIO | None) -> bool:
 
 
 def _write(path: Path, text: str) -> None:
-    try:
+    with writing(path):
         path.write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OutputFailure(f"{path} cannot be written: {error.strerror or error}") from error
 
 
 def _clock(seconds: float, digits: int = 0) -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,24 @@ def reading(place: str) -> Iterator[None]:
         raise WinMLError(E_INVALIDARG, place, "this is a folder") from None
     except (OSError, ValueError) as error:
         raise WinMLError(E_FAIL, place, str(error)) from error
+
+
+def can_seek(file: Any) -> bool:
+    """Whether an open file is no pipe: those of Windows may say that they can seek."""
+    with suppress(AttributeError, OSError, TypeError, ValueError):  # it need not be one of the system
+        if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            return False
+    if not hasattr(file, "seek") or not hasattr(file, "tell"):
+        return False
+    return bool(file.seekable()) if hasattr(file, "seekable") else True
+
+
+def is_empty(file: Any) -> bool:
+    """Whether an open file has no bytes at all; False where that cannot be told. The position in it is lost."""
+    with suppress(AttributeError, OSError, TypeError, ValueError):
+        file.seek(0, os.SEEK_END)
+        return bool(file.tell() == 0)
+    return False
 
 
 def read_json(path: Path, context: str, kind: type[dict[str, Any]] | type[list[Any]] = dict) -> Any:

@@ -84,6 +84,8 @@ class RegionFinder:
         """Earlier pauses in it."""
         self._waiting: SpeechRegion | None = None
         """The last region: its start is padded, its end not yet, since the next may be near."""
+        self._told_until = 0
+        """Where the region ends that was told last."""
         self._found: list[SpeechRegion] = []
 
     @property
@@ -91,14 +93,17 @@ class RegionFinder:
         """The first sample that a later region may still hold: what lies before it is decided."""
         if self._waiting is not None:
             return self._waiting.start
-        return max(0, self._frontier - self._padding)
+        return max(self._told_until, self._frontier - self._padding)
 
     def push(self, probabilities: Iterable[float]) -> list[SpeechRegion]:
         """Take the probabilities of the next steps; return the regions that are now known."""
         for probability in probabilities:
             self._step(probability)
-        if self._waiting is not None and self._frontier - self._waiting.end >= 2 * self._padding:
-            self._settle(self._waiting.end + self._padding)
+        if self._waiting is not None:
+            if self._frontier - self._waiting.end >= 2 * self._padding:
+                self._settle(self._waiting.end + self._padding)
+            elif self._start is not None and self._end_at_least - self._start > self._min_speech:
+                self._settle_before(self._start)
         return self._taken()
 
     def finish(self, length: int) -> list[SpeechRegion]:
@@ -113,6 +118,11 @@ class RegionFinder:
     def _frontier(self) -> int:
         """No region to come starts before this sample. The last step is left out, since it may reach beyond the end."""
         return self._position - STEP if self._start is None else self._start
+
+    @property
+    def _end_at_least(self) -> int:
+        """The speech that goes on does not end before this sample; the last step is left out, as above."""
+        return self._position - STEP if self._silence is None else self._silence
 
     def _step(self, probability: float) -> None:
         now = self._position
@@ -153,17 +163,20 @@ class RegionFinder:
         start, self._start, self._silence, self._pauses = self._start, None, None, []
         if end - start <= self._min_speech:
             return
-        left = self._padding
         if self._waiting is not None:
-            left = min(left, (start - self._waiting.end) // 2)
-            self._settle(self._waiting.end + left)
-        self._waiting = SpeechRegion(max(0, start - left), end)
+            self._settle_before(start)
+        self._waiting = SpeechRegion(max(self._told_until, start - self._padding), end)
+
+    def _settle_before(self, start: int) -> None:
+        """Give the last region its end, speech beginning anew at `start`."""
+        assert self._waiting is not None
+        self._settle(self._waiting.end + min(self._padding, (start - self._waiting.end) // 2))
 
     def _settle(self, end: int) -> None:
         """Give the last region its end."""
         assert self._waiting is not None
         self._found.append(SpeechRegion(self._waiting.start, end))
-        self._waiting = None
+        self._waiting, self._told_until = None, end
 
     def _taken(self) -> list[SpeechRegion]:
         found, self._found = self._found, []

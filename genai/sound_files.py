@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -30,10 +31,14 @@ from .codes import (
     NOT_SUPPORTED,
     PATH_NOT_FOUND,
 )
-from .reading import reading
+from .reading import can_seek, is_empty, reading
 
 CHANNELS_MAX = 64
 _LENGTH_UNKNOWN = 1 << 62
+_CUT_CHUNK = re.compile(r"^ *(?:data|SSND) : (\d+) \(should be (\d+)\)", re.MULTILINE)
+"""The note of libsndfile on a chunk of samples that is longer than the file."""
+_SIZE_UNKNOWN = 0x7FFF0000
+"""From here on a size in a header is that of a stream, which cannot go back and write its length."""
 _log = logging.getLogger("genai.audio")
 _KEPT_FORMATS = {"int16": "PCM_16", "int24": "PCM_24", "float32": "FLOAT"}
 _NOT_WRITTEN = ("RAW", "SD2")
@@ -74,7 +79,8 @@ class SoundFile:
                 ) from error
             except self._error as error:
                 self._reraise()
-                raise WinMLError(FILE_CORRUPT, self.name, _no_sound(error)) from error
+                text = "the file is empty" if _has_no_bytes(handle) else _no_sound(error)
+                raise WinMLError(FILE_CORRUPT, self.name, text) from error
             self._reraise()
             self.sample_rate: int = self._file.samplerate
             self.channels: int = self._file.channels
@@ -125,7 +131,7 @@ class SoundFile:
             return "sound in memory", io.BytesIO(source)
         if hasattr(source, "read"):
             name = str(getattr(source, "name", "sound file"))
-            if not _can_seek(source):
+            if not can_seek(source):
                 return name, _copied(source, opening)
             self._watched = _WatchedFile(source)
             return name, self._watched
@@ -145,14 +151,22 @@ class SoundFile:
 
     def _compare_length(self, frames: int) -> None:
         """Tell of a file that ends early; some formats only estimate their length, so it is no failure."""
-        missing = self._file.frames - frames
-        if missing < _LENGTH_UNKNOWN and missing > self.sample_rate and missing > self._file.frames // 50:
+        announced = self._announced()
+        missing = announced - frames
+        if missing < _LENGTH_UNKNOWN and missing > self.sample_rate and missing > announced // 50:
             _log.warning(
                 "%s: the sound ends after %.1f s, the file announces %.1f s; it may have been cut off",
                 self.name,
                 frames / self.sample_rate,
-                self._file.frames / self.sample_rate,
+                announced / self.sample_rate,
             )
+
+    def _announced(self) -> int:
+        """Return the frames of the header; of a cut WAV or AIFF file libsndfile counts only what is left."""
+        frames: int = self._file.frames
+        cut = _CUT_CHUNK.search(self._file.extra_info)
+        size, left = map(int, cut.groups()) if cut is not None else (1, 1)
+        return frames * size // left if left and size < _SIZE_UNKNOWN else frames
 
 
 class _WatchedFile:
@@ -243,6 +257,11 @@ def _regular_file(place: str, opening: ExitStack) -> Any:
     return _path(place)
 
 
+def _has_no_bytes(handle: Any) -> bool:
+    """Whether what libsndfile was given, a path or an open file, is empty."""
+    return os.stat(handle).st_size == 0 if isinstance(handle, str | bytes) else is_empty(handle)
+
+
 def _path(place: str) -> str | bytes:
     """Return a path as libsndfile takes it, whatever its letters are."""
     return place if os.name == "nt" else os.fsencode(place)
@@ -254,12 +273,6 @@ def _copied(file: Any, opening: ExitStack) -> Any:
     shutil.copyfileobj(file, copy)
     copy.seek(0)
     return copy
-
-
-def _can_seek(file: Any) -> bool:
-    if not hasattr(file, "seek") or not hasattr(file, "tell"):
-        return False
-    return bool(file.seekable()) if hasattr(file, "seekable") else True
 
 
 def _no_sound(error: Exception) -> str:

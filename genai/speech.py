@@ -14,7 +14,8 @@ from .call_fields import call_cancellation, call_timeout
 from .cancellation import CancellationLatch
 from .closing import AsyncClosing
 from .model_source import ENGINE_NAMES, Progress
-from .spoken_sound import SpeechSource, announced_duration, sound_blocks
+from .option_values import flag
+from .speech_sources import SpeechSource, announced_duration, sound_blocks
 from .text_stream import Operation
 from .tokenizer import Tokenizer
 from .transcript import Transcript
@@ -81,9 +82,13 @@ class SpeechModel(AsyncClosing):
         Keyword arguments are the fields of `TranscriptionOptions` (or `options=` with a whole record), and
 
         sample_rate: Hz, of an array or of blocks.
+        live: whether the text of each sentence is wanted a moment after it, as of a microphone. Then the model hears
+            what is spoken up to a pause of half a second, or up to 30 seconds, and no sound behind the pause is read
+            before the segments are. It runs once for each sentence, not once for 30 seconds. A pipe is read as it
+            comes, not to its end first, and must hold WAV.
         voice_activity: whether silences of more than two seconds are cut out before the model hears them. None: in
-            recordings of more than 30 seconds; the model "silero-vad" for it is downloaded once. A `VoiceActivity` is
-            used as it is.
+            recordings of more than 30 seconds, and in all live sound; the model "silero-vad" for it is downloaded once.
+            A `VoiceActivity` is used as it is.
         progress: called with (seconds done, all seconds or None) after each window.
         cancellation: a `CancellationSource` that ends it.
         timeout: seconds to wait for another call (None waits as long as it takes, TimeoutError after it).
@@ -122,19 +127,24 @@ class SpeechModel(AsyncClosing):
         decoder = self._check_open()
         options = transcription_options(fields)
         options.check(decoder.tokens)
-        activity = fields.get("voice_activity")
+        activity, is_live = fields.get("voice_activity"), flag(fields.get("live", False), "live")
         if activity is not None and not isinstance(activity, bool | VoiceActivity):
             raise TypeError(f"voice_activity must be a bool, None or a VoiceActivity, not {type(activity).__name__}")
+        if is_live and activity is False:
+            raise ValueError("live=True finds pauses by voice activity: leave voice_activity=False out")
         cancellation, timeout = call_cancellation(fields), call_timeout(fields)
         progress = fields.get("progress")
-        blocks, duration = sound_blocks(audio, fields.get("sample_rate"))
+        if progress is not None and not callable(progress):
+            raise TypeError(f"progress must be a function, not {type(progress).__name__}")
+        blocks, duration = sound_blocks(audio, fields.get("sample_rate"), is_live=is_live)
         if progress is not None and duration is None:
             duration = announced_duration(audio)
         recording = Recording(
             blocks,
             duration,
-            activity=None if activity is False else lambda: self._voice_activity(activity),
-            only_when_long=activity is None,
+            activity=None if activity is False else lambda: self._voice_activity(activity, is_live),
+            only_when_long=activity is None and not is_live,
+            is_live=is_live,
             options=options,
             progress=progress,
         )
@@ -162,7 +172,7 @@ class SpeechModel(AsyncClosing):
             self._turnstile.leave(turn)
             raise
 
-    def _voice_activity(self, given: _Activity) -> VoiceActivity:
+    def _voice_activity(self, given: _Activity, is_needed: bool) -> VoiceActivity:
         """Return what tells speech from silence, loading the model's own at the first use."""
         if isinstance(given, VoiceActivity):
             return given
@@ -171,6 +181,8 @@ class SpeechModel(AsyncClosing):
             try:
                 self._activity = VoiceActivity(_VOICE_ACTIVITY, offline=offline, progress=progress)
             except WinMLError as error:
+                if is_needed:
+                    raise
                 text = f"{error.native_message or error}; or give voice_activity=False, to hear the silences, too"
                 raise type(error)(error.hresult, error.context, text) from error
         return self._activity

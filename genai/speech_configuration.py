@@ -52,6 +52,12 @@ class AutomaticSpeechRecognitionConfiguration(Factory):
         self._bindings: WhisperAutomaticSpeechRecognitionBindings | None = None
         self._is_consumed = False
 
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return super().__repr__()
+        kind = "empty" if self._bindings is None else "Whisper"
+        return f"<{_WHAT} {kind}{', consumed' if self._is_consumed else ''}>"
+
     @property
     def runtime(self) -> Runtime:
         """The Runtime whose objects are composed."""

@@ -72,6 +72,10 @@ class AutomaticSpeechRecognitionLiveInput(Closing):
         self._affinity = ThreadAffinity()
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        state = "(closed)" if self._is_closed else "complete" if self._chunks.is_complete else "open"
+        return f"<AutomaticSpeechRecognitionLiveInput {state}>"
+
     def _check_open(self) -> None:
         self._affinity.check("AutomaticSpeechRecognitionLiveInput")
         if self._is_closed:
@@ -132,6 +136,9 @@ class AutomaticSpeechRecognitionLiveTranscription(Closing):
     ) -> None:
         self._stream = stream
         self._input = live_input
+
+    def __repr__(self) -> str:
+        return f"<AutomaticSpeechRecognitionLiveTranscription {self._input!r}, {self._stream!r}>"
 
     @property
     def stream(self) -> AutomaticSpeechRecognitionStream:

@@ -9,7 +9,7 @@ from pathlib import Path
 from winml_lite import Runtime, WinMLError
 
 from .codes import E_INVALIDARG, INVALID_DATA
-from .model_source import Progress, build_options, resolve
+from .model_source import Progress, build_options, naming, resolve
 from .placement import Target, placement
 from .session_settings import SessionSettings, session_settings
 from .speech import SpeechModel
@@ -21,6 +21,7 @@ from .whisper_stages import BuiltStage, WhisperParts, WhisperStages, declare_whi
 _CONTEXT = "genai.load_speech"
 
 
+@naming(_CONTEXT)
 def load_speech(
     source: str | os.PathLike[str] = "whisper-tiny.en",
     *,

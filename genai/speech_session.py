@@ -40,6 +40,10 @@ class AutomaticSpeechRecognitionSession(Closing):
         self._runtime = configuration.runtime
         self._affinity = ThreadAffinity()
 
+    def __repr__(self) -> str:
+        state = "(closed)" if self._core.is_closed else self._core.state.name
+        return f"<AutomaticSpeechRecognitionSession {state}>"
+
     def _check_thread(self) -> None:
         self._affinity.check("AutomaticSpeechRecognitionSession")
 

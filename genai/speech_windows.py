@@ -1,8 +1,9 @@
 """From what a model writes about windows of sound to the segments of a recording, none twice and none lost.
 
-A window is 30 seconds. Timestamps in the tokens divide it into pieces. A piece that the end of the window may have cut
-off is left to the next one, which begins where the last whole piece ends; where nothing is cut off it begins at a quiet
-place. The last window is written down to its end.
+A window is 30 seconds; of live sound it is what is spoken up to a pause. Timestamps in the tokens divide it into
+pieces. A piece that the end of the window may have cut off is left to the next one, which begins where the last whole
+piece ends; where nothing is cut off it begins at a quiet place. The last window is written down to its end, and so is
+one that ends at a pause.
 
 Here: pure functions over tokens, and the walk over a sound. Not here: where the sound comes from (`spoken_sound.py`),
 how a window is decoded (`window_hearing.py`).
@@ -91,8 +92,11 @@ def walk(
     latest = 0.0
     while True:
         samples, is_last = sound.window()
-        if samples.size < _SHORTEST:
+        if not samples.size:
             return
+        if samples.size < _SHORTEST:
+            sound.advance(samples.size)
+            continue
         if not is_last and not timestamps:
             samples = samples[: quiet_place(samples, samples.size - _QUIET_WITHOUT_TIMES)]
         heard = hear(samples)
@@ -111,7 +115,8 @@ def walk(
 
 
 def divided(heard: Heard, tokens: WhisperTokens, samples: Samples, is_last: bool) -> tuple[list[Piece], int]:
-    """Return the pieces of a window that timestamps divide, and where the next window begins.
+    """Return the pieces of a window that timestamps divide, and where the next window begins. `is_last`: whether the
+    sound ends with it, at least what is spoken.
 
     Where no window can begin before a piece that is cut off, it goes up to the end of this one.
     """

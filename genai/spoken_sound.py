@@ -1,37 +1,33 @@
 """The sound that is transcribed, as a Whisper model is to hear it: mono at 16 kHz, without its long silences, a window
-of up to 30 seconds at a time.
+of up to 30 seconds at a time. A window of live sound ends at the first pause.
 
-Memory is bounded: a window and a little more, however long the recording is. Not here: files and resampling
-(`audio.py`), what is heard (`speech_windows.py`).
+Memory is bounded: a window and a little more, however long the recording is. Not here: what the samples come from
+(`speech_sources.py`), what is heard (`speech_windows.py`).
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from .audio import Audio, SoundSource, audio_blocks, resampled_blocks
-from .checks import index_value
 from .log_mel import SAMPLE_COUNT, SAMPLE_RATE
 from .region_finder import RegionFinder, SpeechRegionOptions
-from .sound_files import SoundFile
 from .voice_activity import VoiceActivity
 
 Samples: TypeAlias = npt.NDArray[np.float32]
-SpeechSource: TypeAlias = "SoundSource | npt.NDArray[Any] | Iterable[npt.ArrayLike]"
-"""What can be transcribed: a sound file, samples, or blocks of samples as they come."""
-
 SPEECH = SpeechRegionOptions(min_speech=0.0, min_silence=2.0, padding=0.4, max_speech=30.0)
 """What counts as speech: silences of more than 2 s are cut out, and 0.4 s of them stay on each side. Regions of more
 than 30 s are told in parts, so that they need not be kept whole."""
-_BLOCK_SECONDS = 5.0
+LIVE_SPEECH = SpeechRegionOptions(min_speech=0.1, min_silence=0.5, padding=0.25, max_speech=30.0)
+"""What counts as speech in live sound, whose regions are windows. What lasts 0.1 s at most holds no word and is not
+worth one. The padding is half the silence: a region is told when its own and that of the next have room in the pause.
+"""
 _KEPT = round(SPEECH.padding * SAMPLE_RATE)
 _VAGUE = SAMPLE_RATE // 5
 """Samples by which a model is late to say that something ends."""
@@ -39,55 +35,6 @@ _PATIENCE = SAMPLE_COUNT
 """Samples after which a recording counts as long: only then silences are looked for, unless that is asked for."""
 _TOO_LOUD = 32.0
 """No sound of full scale 1 has such samples (30 dB above it); floats on the scale of 16 bits have."""
-
-
-def sound_blocks(source: Any, sample_rate: int | None) -> tuple[Iterator[Samples], float | None]:
-    """Return blocks of mono float32 samples at 16 kHz, and the length in seconds where it is known.
-
-    source: what `SpeechModel.transcribe` takes. sample_rate: that of samples which do not say it; None is 16 kHz.
-    TypeError for what is no sound, ValueError for a rate that is given twice.
-    """
-    rate = SAMPLE_RATE if sample_rate is None else index_value(sample_rate, "sample_rate", minimum=1)
-    if hasattr(source, "__array__"):
-        return _of_samples(Audio(source, rate))
-    if sample_rate is not None and not _comes_in_blocks(source):
-        raise ValueError("sample_rate is for samples alone: files, Audio and (samples, rate) say their own")
-    if isinstance(source, Audio):
-        return _of_samples(source)
-    if isinstance(source, tuple):
-        if len(source) != 2 or np.ndim(source[1]) or not np.ndim(source[0]):
-            raise TypeError("a tuple must be (samples, sample_rate)")
-        return _of_samples(Audio(*source))
-    if isinstance(source, list) and any(_is_file(item) for item in source):
-        raise TypeError("audio is one recording, not a list of files: call it for each")
-    if _comes_in_blocks(source):
-        return resampled_blocks(iter(source), rate, SAMPLE_RATE), None
-    if not _is_file(source):
-        raise TypeError(f"audio must be a sound file, samples, or blocks of samples, not {type(source).__name__}")
-    return audio_blocks(source, SAMPLE_RATE, _BLOCK_SECONDS), None
-
-
-def announced_duration(source: Any) -> float | None:
-    """Return the seconds that a file says it has; None for what is no file, and where it does not say.
-
-    WinMLError as `read_audio` raises it.
-    """
-    if not isinstance(source, str | os.PathLike) or not os.path.isfile(source):
-        return None
-    with SoundFile(source) as sound:
-        return sound.duration
-
-
-def _of_samples(audio: Audio) -> tuple[Iterator[Samples], float | None]:
-    return audio_blocks(audio, SAMPLE_RATE, _BLOCK_SECONDS), audio.duration
-
-
-def _comes_in_blocks(source: Any) -> bool:
-    return isinstance(source, Iterable) and not _is_file(source) and not isinstance(source, tuple)
-
-
-def _is_file(source: Any) -> bool:
-    return isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) or hasattr(source, "read")
 
 
 class SoundBuffer:
@@ -129,6 +76,8 @@ class _Part:
 
     start: int
     samples: Samples
+    ends_at_pause: bool = False
+    """Whether speech pauses behind it, so that no word is cut off."""
 
 
 class SpokenSound:
@@ -137,6 +86,7 @@ class SpokenSound:
     blocks: the recording, mono at 16 kHz.
     activity: returns what tells speech from silence; None hears everything. `only_when_long` asks for it only when the
         recording is longer than a window.
+    is_live: whether a window ends at the first pause, which takes an `activity`; nothing is read behind it.
     check: called for each block, since a long silence is passed over without a window; what it raises goes through.
     """
 
@@ -146,9 +96,11 @@ class SpokenSound:
         activity: Callable[[], VoiceActivity] | None,
         *,
         only_when_long: bool = False,
+        is_live: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._check = check
+        self._is_live = is_live
         self.is_spoken = False
         """Whether silences are cut out, so that somebody speaks in what is left."""
         self._read = 0
@@ -159,6 +111,10 @@ class SpokenSound:
         self._buffer = SoundBuffer()
         self._borders: deque[tuple[int, int]] = deque()
         """Where sound goes on behind a cut, in what is heard and in the recording; the first is before the window."""
+        self._ends_at_pause = False
+        """Whether speech pauses at the end of the buffer."""
+        self._shown = 0
+        """Where the last window ended."""
 
     @property
     def length(self) -> int:
@@ -173,21 +129,33 @@ class SpokenSound:
         return self._in_recording(self._buffer.start)
 
     def window(self) -> tuple[Samples, bool]:
-        """Return the next samples, up to 30 seconds of them, and whether they are the last; none at the end."""
-        while not self._is_at_end and self._buffer.end - self._buffer.start <= SAMPLE_COUNT:
+        """Return the next samples, up to 30 seconds of them, and whether they are the last, at least before a pause;
+        none at the end.
+        """
+        while not self._is_at_end and self._is_wanting:
             part = next(self._parts, None)
             if part is None:
                 self._is_at_end = True
             else:
                 self._append(part)
         start = self._buffer.start
-        end = min(start + SAMPLE_COUNT, self._buffer.end)
-        return self._buffer.between(start, end), end == self._buffer.end
+        end = self._shown = min(start + SAMPLE_COUNT, self._buffer.end)
+        is_last = end == self._buffer.end and (self._is_at_end or self._ends_at_pause)
+        return self._buffer.between(start, end), is_last
+
+    @property
+    def _is_wanting(self) -> bool:
+        """Whether a window needs more than the buffer holds."""
+        size = self._buffer.end - self._buffer.start
+        if not self._is_live or not size:
+            return size <= SAMPLE_COUNT
+        return not self._ends_at_pause and self._buffer.end == self._shown
 
     def _append(self, part: _Part) -> None:
         if not self._borders or part.start != self._in_recording(self._buffer.end):
             self._borders.append((self._buffer.end, part.start))
         self._buffer.append(part.samples)
+        self._ends_at_pause = self._is_live and part.ends_at_pause
 
     def advance(self, count: int) -> None:
         """Go on `count` samples behind the beginning of the window."""
@@ -250,7 +218,8 @@ class SpokenSound:
                 first.append(block)
             blocks = chain(first, blocks)
         self.is_spoken = activity is not None
-        yield from _whole(blocks) if activity is None else _spoken(blocks, activity())
+        speech = LIVE_SPEECH if self._is_live else SPEECH
+        yield from _whole(blocks) if activity is None else _spoken(blocks, activity(), speech)
 
 
 def _whole(blocks: Iterator[Samples]) -> Iterator[_Part]:
@@ -260,17 +229,20 @@ def _whole(blocks: Iterator[Samples]) -> Iterator[_Part]:
         place += block.size
 
 
-def _spoken(blocks: Iterator[Samples], activity: VoiceActivity) -> Iterator[_Part]:
-    """Yield the parts in which somebody speaks."""
-    finder, buffer = RegionFinder(SPEECH), SoundBuffer()
+def _spoken(blocks: Iterator[Samples], activity: VoiceActivity, speech: SpeechRegionOptions) -> Iterator[_Part]:
+    """Yield the parts in which somebody speaks, each as soon as it is certain."""
+    finder, buffer = RegionFinder(speech), SoundBuffer()
     activity.reset()
     for block in chain(blocks, [None]):
         if block is None:
             rest = activity.probabilities(np.zeros(0, np.float32), last=True)
             regions = [*finder.push(rest.tolist()), *finder.finish(buffer.end)]
+            undecided = buffer.end + 1
         else:
             buffer.append(block)
             regions = finder.push(activity.probabilities(block).tolist())
-        for region in regions:
-            yield _Part(region.start, buffer.between(region.start, region.end))
-        buffer.forget(finder.undecided_from)
+            undecided = finder.undecided_from
+        following = [*(region.start for region in regions[1:]), undecided]
+        for region, later in zip(regions, following, strict=False):
+            yield _Part(region.start, buffer.between(region.start, region.end), later > region.end)
+        buffer.forget(undecided)

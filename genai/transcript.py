@@ -38,7 +38,9 @@ class TranscriptSegment:
 
 @dataclass(frozen=True, slots=True)
 class TranscriptTimings:
-    """What a transcription took. Seconds are wall-clock seconds, counted inside the reads of its stream."""
+    """What a transcription took. Seconds are wall-clock seconds, counted inside the reads of its stream: those in which
+    a microphone is waited for are among them.
+    """
 
     sound_seconds: float
     """Seconds of the recording that were worked through, silence included."""

@@ -46,6 +46,8 @@ class Recording:
     """Returns what tells speech from silence; None hears everything."""
     only_when_long: bool
     """Whether `activity` is for recordings of more than a window only."""
+    is_live: bool
+    """Whether a window ends at the first pause."""
     options: TranscriptionOptions
     progress: SpeechProgress | None
 
@@ -61,6 +63,7 @@ class RunningTranscript:
             recording.blocks,
             recording.activity,
             only_when_long=recording.only_when_long,
+            is_live=recording.is_live,
             check=self._check_not_canceled,
         )
         self._hearing = Hearing(decoder, tokenizer, recording.options, self.latch, lambda: self._sound.is_spoken)

@@ -88,19 +88,19 @@ class TranscriptionFields(TypedDict, total=False):
     seed: int
     options: TranscriptionOptions | None
     sample_rate: int | None
+    live: bool
     voice_activity: VoiceActivity | bool | None
     progress: SpeechProgress | None
     cancellation: CancellationSource | None
     timeout: float | None
 
 
-_OTHER_FIELDS = frozenset({"options", "sample_rate", "voice_activity", "progress", "cancellation", "timeout"})
+_OTHER_FIELDS = frozenset({"options", "sample_rate", "live", "voice_activity", "progress", "cancellation", "timeout"})
 _NAMES_ELSEWHERE = {
     "initial_prompt": "prompt",
     "temperature": "temperatures",
     "vad_filter": "voice_activity",
     "logprob_threshold": "log_probability_threshold",
-    "without_timestamps": "timestamps",
     "condition_on_prev_tokens": "condition_on_previous_text",
 }  # what other libraries call them
 _NOT_HERE = {
@@ -108,6 +108,12 @@ _NOT_HERE = {
     "beam_size": "decoding is greedy",
     "best_of": "decoding is greedy",
     "task": "translate=True writes English",
+    "without_timestamps": "timestamps=False leaves them out",
+    "clip_timestamps": "give the samples of that part",
+    "vad_parameters": "voice_activity=True cuts out silences of more than two seconds",
+    "hotwords": "prompt takes names and words that will occur",
+    "verbose": "stream() yields the segments as they are heard",
+    "fp16": "the weights of the model folder decide",
 }  # what other libraries have
 
 

@@ -35,7 +35,7 @@ from .audio import Audio
 from .closing import Closing
 from .codes import FILE_NOT_FOUND, NOT_SUPPORTED
 from .endpoints import FREE_DIMENSION
-from .model_source import ENGINE_NAMES, Progress, resolve
+from .model_source import ENGINE_NAMES, Progress, naming, resolve
 from .region_finder import SAMPLE_RATE, STEP, RegionFinder, SpeechRegion, SpeechRegionOptions
 
 _CONTEXT = "genai.VoiceActivity"
@@ -59,6 +59,7 @@ class VoiceActivity(Closing):
     step = STEP
     """Samples of one probability."""
 
+    @naming("genai.VoiceActivity")
     def __init__(
         self,
         source: str | os.PathLike[str] = "silero-vad",

@@ -7,19 +7,24 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner, Result
 
 import genai
+from cli import terminal
 from cli.main import main
 from cli.transcribe import _clock
 from fakes.model_files import require_engine
+from fakes.piped import Pipe
 from fakes.real_models import catalog_model
 from fakes.spoken import spoken
+from models.voice_models import loudness_sequence
 from models.whisper_models import tiny_whisper, tones
 
 pytest.importorskip("soundfile", reason="sound files need soundfile: pip install 'winml-lite[media]'")
@@ -51,6 +56,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def transcribe(*arguments: str, given: bytes | None = None, model: str = "model") -> Result:
     """Run the command."""
     return CliRunner().invoke(main, ["transcribe", *arguments, "--model", model], input=given)
+
+
+def from_pipe(pipe: Pipe, *arguments: str) -> Result:
+    """Run the command with a pipe as standard input."""
+    return CliRunner().invoke(main, ["transcribe", "-", *arguments, "--model", "model"], input=cast(IO[bytes], pipe))
 
 
 def test_a_line_for_each_piece(folder: Path) -> None:
@@ -108,12 +118,32 @@ def test_two_formats_are_one_too_many(folder: Path) -> None:
 
 
 class TestOutput:
-    @pytest.mark.parametrize(("name", "content"), [("a.srt", SRT), ("a.txt", "one\ncafé\n"), ("a.out", "one\ncafé\n")])
+    @pytest.mark.parametrize(("name", "content"), [("a.srt", SRT), ("a.txt", "one\ncafé\n")])
     def test_the_name_of_the_file_says_the_format(self, folder: Path, name: str, content: str) -> None:
         result = transcribe("words.wav", "-o", name)
         assert (folder / name).read_bytes() == content.encode()
         assert result.stdout == ""
         assert result.stderr.splitlines()[-1] == f"written: {name}"
+
+    @pytest.mark.parametrize("name", ["a.docx", "a"])
+    def test_a_name_that_says_no_format_is_refused_before_a_model_is_loaded(self, folder: Path, name: str) -> None:
+        result = transcribe("words.wav", "-o", name, model="absent")
+        assert result.exit_code == 2
+        assert ".txt, .json, .srt, .vtt" in " ".join(result.stderr.split())
+        assert not (folder / name).exists()
+
+    def test_a_name_that_says_no_format_goes_with_one(self, folder: Path) -> None:
+        transcribe("words.wav", "-o", "a.out", "--format", "text")
+        assert (folder / "a.out").read_text(encoding="utf-8") == "one\ncafé\n"
+
+    def test_a_folder_that_is_there_takes_one(self, folder: Path) -> None:
+        (folder / "texts").mkdir()
+        transcribe("words.wav", "-o", "texts")
+        assert (folder / "texts" / "words.txt").read_text(encoding="utf-8") == "one\ncafé\n"
+
+    def test_a_folder_for_several_texts(self, folder: Path) -> None:
+        assert transcribe("words.wav", "two.flac", "-o", "out.docs").exit_code == 0
+        assert sorted(path.name for path in (folder / "out.docs").iterdir()) == ["two.txt", "words.txt"]
 
     def test_json_in_a_file(self, folder: Path) -> None:
         transcribe("words.wav", "-o", "a.json")
@@ -153,6 +183,22 @@ class TestFailures:
         assert "Error: no.wav: no sound that can be read" in result.stderr
         assert result.stderr.splitlines()[-1] == "Error: 1 of 2 files could not be read"
 
+    def test_json_has_an_entry_for_each_file_in_order(self, folder: Path) -> None:
+        (folder / "no.wav").write_bytes(b"no sound")
+        result = transcribe("nowhere.wav", "two.flac", "no.wav", "--json", "-q")
+        missing, heard, broken = json.loads(result.stdout)["recordings"]
+        assert missing == {"recording": "nowhere.wav", "error": "nowhere.wav: there is no such file (0x80070002)"}
+        assert (heard["recording"], heard["text"], "error" in heard) == ("two.flac", "two", False)
+        assert (broken["recording"], sorted(broken)) == ("no.wav", ["error", "recording"])
+        assert "no.wav: no sound that can be read" in broken["error"]
+        assert (result.exit_code, result.stderr.splitlines()[-1]) == (3, "Error: 2 of 3 files could not be read")
+
+    def test_json_of_the_only_file_that_cannot_be_read(self, folder: Path) -> None:
+        (folder / "no.wav").write_bytes(b"no sound")
+        result = transcribe("no.wav", "--json", "-q")
+        (entry,) = json.loads(result.stdout)["recordings"]
+        assert (result.exit_code, result.stderr) == (3, f"Error: {entry['error']}\n")
+
     def test_a_language_that_the_model_does_not_know(self, folder: Path) -> None:
         result = transcribe("words.wav", "--language", "de")
         assert result.exit_code == 2
@@ -184,6 +230,52 @@ class TestTerminal:
         assert "\r-: 0:01 heard" in transcribe("-", given=(folder / "two.flac").read_bytes()).stderr
 
 
+class TestLive:
+    """Two words with a pause between them, as a recorder writes them into a pipe: without a length."""
+
+    @pytest.fixture(autouse=True)
+    def _loudness(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Have loud sound taken for speech."""
+        onnx.save(loudness_sequence(), folder / "voice.onnx")
+        with genai.VoiceActivity(folder / "voice.onnx") as activity:
+            monkeypatch.setattr(genai.SpeechModel, "_voice_activity", lambda model, given, is_needed: activity)
+            yield
+
+    @pytest.fixture
+    def recorder(self, folder: Path) -> Pipe:
+        genai.write_audio(folder / "said.wav", (tones([0, None, 6, None], amplitude=0.9), 16000))
+        content = (folder / "said.wav").read_bytes()
+        return Pipe(content[:40] + b"\xff" * 4 + content[44:])
+
+    def test_each_sentence_is_written_before_the_next_is_read(
+        self, recorder: Pipe, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        written: list[tuple[str, float]] = []
+        monkeypatch.setattr(terminal, "answer", lambda text: written.append((text, (recorder.taken - 44) / 3200)))
+        result = from_pipe(recorder, "--live", "-q")
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert written == [("one\n", 16), ("café\n", 36), ("", 40)]  # and how many tenths of a second were read
+
+    def test_without_it_a_pipe_is_read_to_its_end_first(self, recorder: Pipe) -> None:
+        result = from_pipe(recorder, "-q")
+        assert (result.exit_code, result.stdout) == (0, "one\ncafé\n")
+
+    def test_a_terminal_is_told_why_nothing_is_seen(self, recorder: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("cli.transcribe._is_terminal", lambda stream: True)
+        result = from_pipe(recorder)
+        assert "-: it is read to its end first; with --live it is heard as it comes\n" in result.stderr
+
+    def test_other_formats_say_how_to_make_wav(self) -> None:
+        result = from_pipe(Pipe(b"fLaC" + bytes(100)), "--live", "-q")
+        assert result.exit_code == 3
+        assert "must be WAV; `ffmpeg -i INPUT -f wav -` makes it of other formats" in result.stderr
+
+    def test_pauses_need_voice_activity(self) -> None:
+        result = transcribe("words.wav", "--live", "--no-vad")
+        assert result.exit_code == 2
+        assert "leave --no-vad out" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("seconds", "digits", "shown"),
     [(0, 0, "0:00"), (59.6, 0, "1:00"), (61.5, 2, "1:01.50"), (59.999, 2, "1:00.00"), (3661, 0, "1:01:01")],
@@ -206,7 +298,7 @@ def test_ctrl_c_leaves_what_was_heard_so_far(folder: Path) -> None:
     assert process.stderr.readline() == "model on ONNX Runtime: model\n"
     assert process.stderr.readline() == "a window was heard\n"
     process.send_signal(signal.SIGINT)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=500)
     assert (process.returncode, errors.splitlines()[-1]) == (130, "interrupted")
     [record] = json.loads(output)["recordings"]
     assert record["finish_reason"] == "CANCELED"
@@ -227,6 +319,13 @@ def test_show_describes_a_model_that_hears(folder: Path) -> None:
     files = json.loads(result.stdout)["files"]
     assert [Path(file["path"]).name for file in files] == ["decoder.onnx", "encoder.onnx"]
     assert files[1]["inputs"][0]["shape"] == ["batch", 80, 3000]
+
+
+def test_show_says_which_token_ends_what_a_model_hears(folder: Path) -> None:
+    end = json.loads((folder / "model" / "whisper.json").read_text(encoding="utf-8"))["tokens"]["end"]
+    lines = CliRunner().invoke(main, ["show", "model"]).stdout.splitlines()
+    (line,) = (line for line in lines if line.startswith("tokenizer"))
+    assert line.endswith(f", begin None, end [{end}]")
 
 
 def test_tokens_of_a_model_that_hears(folder: Path) -> None:

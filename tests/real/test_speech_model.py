@@ -9,7 +9,7 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -212,6 +212,100 @@ class TestSources:
             model.transcribe([block])
 
 
+class TestLive:
+    """The loud tones of a second are words; a pause is known 17 steps of 512 samples after it begins. The model of
+    loudness finds the beginning and the end of speech a step late.
+    """
+
+    SCRIPT: ClassVar[list[int | None]] = [ONE, TWO, None, None, CAFE, None, None]
+
+    @pytest.fixture
+    def given(self) -> list[int]:
+        """The blocks that were read."""
+        return []
+
+    @pytest.fixture
+    def microphone(self, given: list[int]) -> Iterator[Samples]:
+        """The script in blocks of a tenth of a second."""
+
+        def blocks() -> Iterator[Samples]:
+            sound = tones(self.SCRIPT, amplitude=0.9)
+            for at in range(0, len(sound), 1600):
+                given.append(at)
+                yield sound[at : at + 1600]
+
+        return blocks()
+
+    def test_a_sentence_is_there_before_the_next_begins(
+        self, model: SpeechModel, loudness: VoiceActivity, microphone: Iterator[Samples], given: list[int]
+    ) -> None:
+        stream = model.stream(microphone, live=True, voice_activity=loudness)
+        assert [(segment.text, len(given)) for segment in stream] == [("one", 26), ("two", 26), ("café", 56)]
+        assert stream.result.timings.window_count == 2
+        assert stream.result.duration == 7.0
+
+    def test_times_are_those_of_the_recording(
+        self, model: SpeechModel, loudness: VoiceActivity, microphone: Iterator[Samples]
+    ) -> None:
+        result = model.transcribe(microphone, live=True, voice_activity=loudness)
+        assert [start for start, _, _ in shown(result)] == pytest.approx([0, 1, 4], abs=0.3)
+        assert [end for _, end, _ in shown(result)] == pytest.approx([1, 2, 5], abs=0.3)
+
+    def test_without_times_each_sentence_is_a_segment(
+        self, model: SpeechModel, loudness: VoiceActivity, microphone: Iterator[Samples]
+    ) -> None:
+        stream = model.stream(microphone, live=True, voice_activity=loudness, timestamps=False)
+        assert [segment.text for segment in stream] == ["one two", "café"]
+
+    def test_what_was_written_stands_before_the_next_sentence(
+        self, model: SpeechModel, loudness: VoiceActivity, microphone: Iterator[Samples]
+    ) -> None:
+        fields: Any = {"prompt": "Names: one.", "condition_on_previous_text": True}
+        assert model.transcribe(microphone, live=True, voice_activity=loudness, **fields).text == "one two café"
+
+    def test_a_file_can_be_heard_sentence_by_sentence(
+        self, model: SpeechModel, loudness: VoiceActivity, tmp_path: Path
+    ) -> None:
+        pytest.importorskip("soundfile")
+        genai.write_audio(tmp_path / "talk.wav", (tones(self.SCRIPT, amplitude=0.9), 16000))
+        result = model.transcribe(tmp_path / "talk.wav", live=True, voice_activity=loudness)
+        assert (result.text, result.timings.window_count) == ("one two café", 2)
+
+    def test_progress_is_told_after_each_sentence(
+        self, model: SpeechModel, loudness: VoiceActivity, microphone: Iterator[Samples]
+    ) -> None:
+        told: list[float] = []
+        model.transcribe(microphone, live=True, voice_activity=loudness, progress=lambda done, _: told.append(done))
+        assert told == [(64 * 512 + 4000) / 16000, (158 * 512 + 4000) / 16000, 7.0]
+
+    def test_with_asyncio(self, model: SpeechModel, loudness: VoiceActivity, microphone: Iterator[Samples]) -> None:
+        async def read() -> list[str]:
+            return [segment.text async for segment in model.astream(microphone, live=True, voice_activity=loudness)]
+
+        assert asyncio.run(read()) == ["one", "two", "café"]
+
+    def test_cancelled_between_two_sentences(
+        self, model: SpeechModel, loudness: VoiceActivity, microphone: Iterator[Samples]
+    ) -> None:
+        with model.stream(microphone, live=True, voice_activity=loudness, timestamps=False) as stream:
+            assert next(stream).text == "one two"
+            stream.cancel()
+            assert list(stream) == []
+        assert (stream.result.text, stream.result.finish_reason.name) == ("one two", "CANCELED")
+
+    def test_it_takes_voice_activity(self, model: SpeechModel) -> None:
+        with pytest.raises(ValueError, match="leave voice_activity=False out"):
+            model.transcribe(tones([ONE]), live=True, voice_activity=False)
+        with pytest.raises(TypeError, match="live must be a bool"):
+            model.transcribe(tones([ONE]), live=1)  # type: ignore[arg-type]
+
+    def test_the_model_for_pauses_may_be_missing(self, folder: Path) -> None:
+        with genai.load_speech(folder, offline=True) as model:
+            with pytest.raises(WinMLError, match="silero-vad") as caught:
+                model.transcribe(tones([ONE]), live=True)
+            assert "voice_activity=False" not in str(caught.value)
+
+
 class TestLanguages:
     def test_an_english_model(self, model: SpeechModel) -> None:
         assert (model.languages, model.is_multilingual) == (("en",), False)
@@ -325,6 +419,7 @@ class TestStreams:
         [
             ({"voice_activity": 1}, TypeError),
             ({"cancellation": 1}, TypeError),
+            ({"progress": 1}, TypeError),
             ({"timeout": "1"}, TypeError),
             ({"timeout": -1}, ValueError),
         ],
@@ -523,3 +618,31 @@ class TestWhisper:
         ]
         begun = (len(sound) - len(sentences[2])) / 16000
         assert result.segments[-1].start == pytest.approx(begun, abs=1)
+
+    def test_live_a_sentence_is_written_before_the_next_is_spoken(self, whisper: SpeechModel) -> None:
+        first, second = (
+            spoken("Please open the window and close the door."),
+            spoken("My favourite book is about a ship."),
+        )
+        sound = np.concatenate([first, np.zeros(24_000, np.float32), second, np.zeros(24_000, np.float32)])
+        given: list[int] = []
+
+        def microphone() -> Iterator[Samples]:
+            for at in range(0, len(sound), 1600):
+                given.append(at)
+                yield sound[at : at + 1600]
+
+        with VoiceActivity(catalog_model("silero-vad")) as activity:
+            segments = [
+                (segment, len(given)) for segment in whisper.stream(microphone(), live=True, voice_activity=activity)
+            ]
+        whole = whisper.transcribe(sound, voice_activity=False).text.casefold()
+        live = " ".join(segment.text for segment, _ in segments).casefold()
+        assert [word for word in ("window", "door", "book", "ship") if word in live and word in whole] == [
+            "window",
+            "door",
+            "book",
+            "ship",
+        ]
+        assert segments[0][1] * 1600 < len(first) + 16_000  # within a second of the last word
+        assert segments[-1][0].start == pytest.approx((len(first) + 24_000) / 16000, abs=0.5)

@@ -4,12 +4,13 @@ are stuck. The decoder is a script; the sound is silence except where a test say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from fakes.loudness import loudness
 from genai.speech_windows import Heard, Piece, TimedPiece, divided, quiet_place, undivided, walk
 from genai.spoken_sound import SpokenSound
 from genai.whisper_folder import WhisperTokens
@@ -39,6 +40,10 @@ def at(seconds: float) -> int:
 
 def silence(seconds: float) -> Samples:
     return np.zeros(round(seconds * RATE), np.float32)
+
+
+def speech(seconds: float) -> Samples:
+    return np.full(round(seconds * RATE), 0.5, np.float32)
 
 
 def said(*token_ids: int, **facts: object) -> Heard:
@@ -96,6 +101,57 @@ class TestOneWindow:
         pieces, lengths = walked(10, [said(at(0), A, at(4), at(4)), said(at(0), B, at(2))])
         assert pieces == [(0.0, 4.0, (A,)), (4.0, 6.0, (B,))]
         assert lengths == [10.0, 6.0]
+
+
+class TestLiveSound:
+    """Windows end at pauses: a pause is known when 17 steps of 512 samples of it are over, and 4,000 samples stay."""
+
+    FIRST = 63 * 512 + 4000  # samples of the first sentence, of 2 s in steps
+    SECOND_START = 93 * 512 - 4000  # of the second, which begins at 3 s, in step 93
+    SECOND = 125 * 512 + 4000 - SECOND_START
+
+    def walked(self, script: Iterable[Heard], *parts: Samples) -> tuple[list[tuple[float, float, int]], list[int]]:
+        """The pieces, with the blocks of 1,600 samples that were read before each, and the windows' samples."""
+        sizes, read = list[int](), list[int]()
+        scripted, whole = iter(script), np.concatenate(parts)
+
+        def blocks() -> Iterator[Samples]:
+            for at in range(0, len(whole), 1600):
+                read.append(at)
+                yield whole[at : at + 1600]
+
+        def hear(samples: Samples) -> Heard:
+            sizes.append(len(samples))
+            return next(scripted)
+
+        sound = SpokenSound(blocks(), loudness, is_live=True)
+        windows = walk(sound, hear, TOKENS, timestamps=True)
+        return [(piece.start, piece.end, len(read)) for pieces in windows for piece in pieces], sizes
+
+    def test_a_sentence_is_written_down_to_its_end_once_it_pauses(self) -> None:
+        script = [said(at(0), A, at(2.24)), said(at(0.5), B)]  # as if cut off, if there were no pause
+        pieces, sizes = self.walked(script, speech(2), silence(1), speech(1), silence(2))
+        begin, end = self.SECOND_START / RATE, (self.SECOND_START + self.SECOND) / RATE
+        assert pieces == [(0.0, 2.24, 26), (begin + 0.5, end, 46)]
+        assert sizes == [self.FIRST, self.SECOND]
+
+    def test_tokens_that_ran_out_have_the_rest_of_the_sentence_heard(self) -> None:
+        script = [said(at(0), A, at(1.5), at(1.5), B, is_whole=False), said(at(0), B, at(0.7)), said()]
+        pieces, sizes = self.walked(script, speech(2), silence(1), speech(1))
+        assert pieces == [(0.0, 1.5, 26), (1.5, 2.2, 26)]
+        assert sizes == [self.FIRST, self.FIRST - 24_000, 64_000 - self.SECOND_START]
+
+    def test_a_rest_that_holds_no_word_is_not_the_end(self) -> None:
+        script = [said(at(0), A, at(2.2), at(2.2)), said(at(0), B, at(1))]
+        pieces, sizes = self.walked(script, speech(2), silence(1), speech(1))
+        assert [piece[0] for piece in pieces] == [0.0, self.SECOND_START / RATE]
+        assert sizes == [self.FIRST, 64_000 - self.SECOND_START]
+
+    def test_who_speaks_without_a_pause_is_heard_in_windows_of_half_a_minute(self) -> None:
+        script = [said(at(0), A, at(28), at(28), B), said(at(0), B, C, at(5))]
+        pieces, sizes = self.walked(script, speech(40), silence(1))
+        assert pieces == [(0.0, 28.0, 297), (28.0, 33.0, 406)]
+        assert sizes == [921 * 512, 644_000 - 448_000]
 
 
 class TestBorders:

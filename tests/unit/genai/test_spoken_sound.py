@@ -1,47 +1,22 @@
-"""The sound of a transcription: what counts as sound, silences that are cut out, times in the recording, memory."""
+"""The sound of a transcription: windows, silences that are cut out, times in the recording, live sound, memory."""
 
 from __future__ import annotations
 
-import io
-import os
 import tracemalloc
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from genai import Audio, VoiceActivity, write_audio
-from genai.spoken_sound import SoundBuffer, SpokenSound, announced_duration, sound_blocks
+from fakes.loudness import STEP, loudness
+from genai import VoiceActivity
+from genai.speech_sources import sound_blocks
+from genai.spoken_sound import SoundBuffer, SpokenSound
 
 Samples = npt.NDArray[np.float32]
 RATE = 16000
-STEP = 512
-
-
-class Loudness:
-    """Finds speech in each step of 512 samples that is loud."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        self._rest = np.zeros(0, np.float32)
-
-    def probabilities(self, samples: Samples, *, last: bool = False) -> Samples:
-        joined = np.concatenate([self._rest, samples])
-        if last:
-            joined = np.concatenate([joined, np.zeros(-len(joined) % STEP, np.float32)])
-        count = len(joined) // STEP
-        self._rest = joined[count * STEP :]
-        loud: Samples = (np.abs(joined[: count * STEP]).reshape(count, STEP).max(axis=1) > 0.1).astype(np.float32)
-        return loud
-
-
-def activity() -> VoiceActivity:
-    return Loudness()  # type: ignore[return-value]
 
 
 def loud(seconds: float) -> Samples:
@@ -52,7 +27,7 @@ def quiet(seconds: float) -> Samples:
     return np.zeros(round(seconds * RATE), np.float32)
 
 
-def sound_of(*parts: Samples, cut: Callable[[], VoiceActivity] | None = activity, **options: Any) -> SpokenSound:
+def sound_of(*parts: Samples, cut: Callable[[], VoiceActivity] | None = loudness, **options: Any) -> SpokenSound:
     """A recording in blocks of a tenth of a second."""
     whole = np.concatenate(parts)
     return SpokenSound(iter([whole[at : at + 1600] for at in range(0, len(whole), 1600)]), cut, **options)
@@ -88,6 +63,21 @@ class TestWindows:
         sound.advance(RATE)
         assert sound.window()[0].size == 0
         assert (sound.done, sound.length) == (RATE, RATE)
+
+    def test_closing_ends_what_is_read(self) -> None:
+        ended: list[bool] = []
+
+        def blocks() -> Iterator[Samples]:
+            try:
+                while True:
+                    yield loud(20)
+            finally:
+                ended.append(True)
+
+        sound = SpokenSound(blocks(), None)
+        sound.window()
+        sound.close()
+        assert ended == [True]
 
     def test_times_are_those_of_the_recording(self) -> None:
         sound = sound_of(loud(40), cut=None)
@@ -162,85 +152,110 @@ class TestCuts:
         assert len(sound.window()[0]) == 30 * RATE
 
     def test_a_longer_one_is_cut_from_its_beginning(self) -> None:
-        sound = sound_of(loud(1), quiet(28), loud(2), cut=activity, only_when_long=True)
+        sound = sound_of(loud(1), quiet(28), loud(2), cut=loudness, only_when_long=True)
         assert len(sound.window()[0]) < 5 * RATE
 
 
-class TestSources:
-    @pytest.mark.parametrize(
-        "source",
-        [
-            np.full(8000, 0.5),
-            Audio(np.full(4000, 0.5), 8000),
-            (np.full((4000, 2), 16384, np.int16), 8000),
-            [np.full(3000, 0.5), np.full((5000, 2), 0.5)],
-            iter([np.full(8000, 16384, np.int16)]),
-        ],
-    )
-    def test_samples_become_mono_at_16_khz(self, source: Any) -> None:
-        pytest.importorskip("soxr")
-        samples = np.concatenate(list(sound_blocks(source, None)[0]))
-        assert samples.dtype == np.float32
-        assert len(samples) == 8000
-        assert samples[4000] == pytest.approx(0.5, abs=1e-3)
+class Microphone:
+    """Sound in blocks of a tenth of a second, and how many of them were read."""
 
-    def test_blocks_may_have_another_rate(self) -> None:
-        pytest.importorskip("soxr")
-        blocks = sound_blocks(iter([np.full(1000, 0.5)] * 8), 8000)[0]
-        assert sum(map(len, blocks)) == 16000
+    def __init__(self, *parts: Samples) -> None:
+        self.read = 0
+        self._sound = np.concatenate(parts)
 
-    def test_the_memory_of_a_block_may_be_used_again(self) -> None:
-        block = np.zeros(1600, np.float32)
+    def __iter__(self) -> Iterator[Samples]:
+        for at in range(0, len(self._sound), 1600):
+            self.read += 1
+            yield self._sound[at : at + 1600]
 
-        def microphone() -> Iterator[Samples]:
-            for level in (0.25, 0.5):
-                block[:] = level
-                yield block
+    def live(self) -> SpokenSound:
+        return SpokenSound(iter(self), loudness, is_live=True)
 
-        sound = SpokenSound(sound_blocks(microphone(), None)[0], None)
-        assert sound.window()[0][[0, -1]].tolist() == [0.25, 0.5]
 
-    def test_files_by_path_bytes_and_object(self, tmp_path: Path) -> None:
-        pytest.importorskip("soundfile")
-        path = tmp_path / "a.wav"
-        write_audio(path, (np.full(16000, 0.5), 16000))
-        for source in (path, str(path), path.read_bytes(), io.BytesIO(path.read_bytes())):
-            assert sum(map(len, sound_blocks(source, None)[0])) == 16000
+class TestLiveSound:
+    """A pause is known 17 steps of 512 samples after its beginning, when more than half a second of it is over; 0.25 s
+    (4,000 samples) of it stay on each side.
+    """
 
-    def test_lengths_that_are_known(self, tmp_path: Path) -> None:
-        pytest.importorskip("soundfile")
-        path = tmp_path / "a.wav"
-        write_audio(path, (np.zeros(24000), 16000))
-        assert announced_duration(path) == 1.5
-        assert announced_duration(os.fspath(path)) == 1.5
-        assert announced_duration(io.BytesIO()) is None
-        assert sound_blocks(np.zeros(8000), None)[1] == 0.5
-        assert sound_blocks([], None)[1] is None
+    def test_a_window_ends_at_a_pause_and_no_block_behind_it_is_read(self) -> None:
+        microphone = Microphone(loud(2), quiet(1), loud(1), quiet(2))
+        sound = microphone.live()
+        samples, is_last = sound.window()
+        assert (len(samples), is_last) == (63 * STEP + 4000, True)  # step 62 is half loud
+        assert microphone.read == 26  # 80 * 512 = 40,960 samples are less than 26 blocks
+        sound.advance(len(samples))
+        samples, is_last = sound.window()
+        assert (len(samples), is_last) == (125 * STEP + 4000 - (93 * STEP - 4000), True)
+        assert sound.times_of(0, len(samples)) == ((93 * STEP - 4000) / RATE, (125 * STEP + 4000) / RATE)
+        assert microphone.read == 46  # 142 * 512 = 72,704
+        sound.advance(len(samples))
+        assert sound.window()[0].size == 0
+        assert microphone.read == 60
 
-    @pytest.mark.parametrize("source", ["a.wav", Audio(np.zeros(5), 8000), (np.zeros(5), 8000)])
-    def test_a_rate_that_is_said_twice(self, source: Any) -> None:
-        with pytest.raises(ValueError, match="say their own"):
-            sound_blocks(source, 8000)
+    def test_what_is_left_of_a_window_is_the_next_one(self) -> None:
+        microphone = Microphone(loud(2), quiet(1), loud(1))
+        sound = microphone.live()
+        size = len(sound.window()[0])
+        sound.advance(16000)
+        samples, is_last = sound.window()
+        assert (len(samples), is_last) == (size - 16000, True)
+        assert sound.times_of(0, 320) == (1.0, 1.02)
+        assert microphone.read == 26
 
-    @pytest.mark.parametrize("source", [None, 5, object()])
-    def test_what_is_no_sound(self, source: Any) -> None:
-        with pytest.raises(TypeError, match="audio must be a sound file, samples, or blocks"):
-            sound_blocks(source, None)
+    def test_a_pause_of_less_than_half_a_second_is_none(self) -> None:
+        assert len(Microphone(loud(1), quiet(0.45), loud(1)).live().window()[0]) == round(2.45 * RATE)
 
-    def test_closing_ends_what_is_read(self) -> None:
-        ended: list[bool] = []
+    def test_the_end_of_the_sound_ends_the_last_window(self) -> None:
+        samples, is_last = Microphone(loud(1), quiet(0.2)).live().window()
+        assert (len(samples), is_last) == (round(1.2 * RATE), True)
 
-        def blocks() -> Iterator[Samples]:
-            try:
-                while True:
-                    yield loud(20)
-            finally:
-                ended.append(True)
+    def test_speech_without_a_pause_comes_in_windows_of_half_a_minute(self) -> None:
+        microphone = Microphone(loud(40), quiet(1))
+        sound = microphone.live()
+        samples, is_last = sound.window()
+        assert (len(samples), is_last) == (921 * STEP, False)  # half a minute, less the paddings, and whole steps
+        assert microphone.read == 297  # with the 5 steps that are sure to be speech: 926 * 512 = 474,112
+        sound.advance(448_000)
+        samples, is_last = sound.window()  # from there, with what was not written down
+        assert (len(samples), is_last) == (644_000 - 448_000, True)
+        assert microphone.read == 406  # 1250 + 17 steps
 
-        sound = SpokenSound(blocks(), None)
+    def test_what_does_not_fit_is_left_to_the_next_window(self) -> None:
+        sound = Microphone(loud(50), quiet(1)).live()
         sound.window()
-        sound.close()
-        assert ended == [True]
+        sound.advance(100_000)
+        samples, is_last = sound.window()
+        assert (len(samples), is_last) == (480_000, False)
+        sound.advance(480_000)
+        samples, is_last = sound.window()
+        assert (len(samples), is_last) == (1563 * STEP + 4000 - 580_000, True)
+
+    def test_long_speech_is_divided_at_its_longest_pause(self) -> None:
+        microphone = Microphone(loud(20), quiet(0.3), loud(20), quiet(1))
+        samples, is_last = microphone.live().window()
+        assert (len(samples), is_last) == ((625 + 634) * STEP // 2, False)  # the pause is from step 625 up to 634
+        assert microphone.read == 296
+
+    def test_speech_without_a_pause_loses_nothing(self) -> None:
+        whole = np.linspace(0.2, 1, 100 * RATE, dtype=np.float32)
+        sound = Microphone(whole).live()
+        heard = []
+        while (window := sound.window()[0]).size:
+            heard.append(window)
+            sound.advance(len(window))
+        assert np.array_equal(np.concatenate(heard), whole)
+
+    def test_a_noise_of_a_tenth_of_a_second_is_no_speech(self) -> None:
+        assert Microphone(quiet(1.024), loud(0.09), quiet(1)).live().window()[0].size == 0
+
+    def test_a_short_word_is_speech(self) -> None:
+        assert len(Microphone(quiet(1.024), loud(0.12), quiet(1)).live().window()[0]) == 4 * STEP + 8000
+
+    def test_blocks_of_several_sentences(self) -> None:
+        block = np.concatenate([loud(1), quiet(0.8), loud(1), quiet(0.8)])
+        sound = SpokenSound(iter([block]), loudness, is_live=True)
+        samples, is_last = sound.window()
+        assert (len(samples), is_last) == (32 * STEP + 4000, True)
 
 
 class TestBuffer:
@@ -259,10 +274,10 @@ class TestBuffer:
         assert buffer.between(0, 0).size == 0
 
 
-@pytest.mark.parametrize("cut", [None, activity])
-def test_memory_does_not_grow_with_the_recording(cut: Callable[[], VoiceActivity] | None) -> None:
+@pytest.mark.parametrize(("cut", "is_live"), [(None, False), (loudness, False), (loudness, True)])
+def test_memory_does_not_grow_with_the_recording(cut: Callable[[], VoiceActivity] | None, is_live: bool) -> None:
     block = loud(5)
-    sound = SpokenSound((block for _ in range(720)), cut)  # an hour: 230 MB of samples
+    sound = SpokenSound((block for _ in range(720)), cut, is_live=is_live)  # an hour: 230 MB of samples
     tracemalloc.start()
     while (window := sound.window()[0]).size:
         sound.advance(len(window))
@@ -281,14 +296,3 @@ def test_floats_on_the_scale_of_16_bits_are_refused() -> None:
 def test_sound_somewhat_above_full_scale_is_heard() -> None:
     blocks, _ = sound_blocks(np.array([0.0, -1.5], np.float32), None)
     assert SpokenSound(blocks, None).window()[0].tolist() == [0.0, -1.5]
-
-
-@pytest.mark.parametrize("pair", [(16000, np.zeros(4, np.float32)), (np.zeros(4, np.float32),), (1, 2, 3)])
-def test_a_pair_is_samples_and_their_rate(pair: Any) -> None:
-    with pytest.raises(TypeError, match=r"must be \(samples, sample_rate\)"):
-        sound_blocks(pair, None)
-
-
-def test_a_list_of_files_is_refused() -> None:
-    with pytest.raises(TypeError, match="not a list of files: call it for each"):
-        sound_blocks(["a.wav", "b.wav"], None)

@@ -16,6 +16,7 @@ import winml_lite
 
 from . import terminal
 from .failure import ModelFailure
+from .provider_options import PROVIDER, PROVIDER_LIBRARY, PROVIDER_OPTIONS, provider_settings
 
 Command: TypeAlias = Callable[..., Any]
 Decorator: TypeAlias = Callable[[Command], Command]
@@ -40,26 +41,14 @@ _DEVICE = click.option(
     show_default=True,
     help="What it runs on; auto takes a GPU that the engine can use, else the CPU.",
 )
-_PROVIDER = click.option(
-    "--provider", metavar="NAME", help="Execution provider of ONNX Runtime, as `winml-lite targets` lists them."
-)
-_PROVIDER_LIBRARY = click.option(
-    "--provider-library",
-    metavar="FILE",
-    type=_FILE,
-    help="Library that brings the provider NAME; it is code that will be run.",
-)
-_PROVIDER_OPTIONS = click.option(
-    "--provider-option", "provider_options", multiple=True, metavar="KEY=VALUE", help="Option of the provider."
-)
 _THREADS = click.option(
     "--threads", type=click.IntRange(1, 512), help="Threads.  [default: the CPUs that this process may use]"
 )
 _PLACEMENT: dict[str, Decorator] = {
     "device": _DEVICE,
-    "provider": _PROVIDER,
-    "provider_library": _PROVIDER_LIBRARY,
-    "provider_options": _PROVIDER_OPTIONS,
+    "provider": PROVIDER,
+    "provider_library": PROVIDER_LIBRARY,
+    "provider_options": PROVIDER_OPTIONS,
     "threads": _THREADS,
 }
 _CONTEXT = click.option(
@@ -67,6 +56,7 @@ _CONTEXT = click.option(
     type=POSITIVE,
     help="Most tokens of prompt and answer.  [default: the model's, to 4096]",
 )
+_BATCH = click.option("--batch-size", type=POSITIVE, help="Most tokens that a GGUF run takes.  [default: 512]")
 _LORA = click.option(
     "--lora", "adapters", multiple=True, metavar="FILE[=SCALE]", help="Apply a LoRA adapter (.gguf) to a GGUF model."
 )
@@ -106,6 +96,7 @@ class ModelChoice:
     engine: Literal["llama", "ort"] | None = None
     threads: int | None = None
     context_length: int | None = None
+    batch_size: int | None = None
     adapters: tuple[str, ...] = ()
     device: str = "auto"
     provider: str | None = None
@@ -134,6 +125,7 @@ class ModelChoice:
             adapters=[_adapter(text) for text in self.adapters],
             custom_operators=self.custom_operators,
             projector=self.projector,
+            batch_size=self.batch_size,
             chat_template=None if self.chat_template is None else _file_text(self.chat_template),
             speculation=self.speculation,
             draft=self.draft,
@@ -146,7 +138,7 @@ class ModelChoice:
 
     def load_with(self, loader: Callable[..., T], **more: Any) -> T:
         """Load the model with the function of its task; `more` are arguments of that function alone."""
-        options = self._provider_options()
+        options = provider_settings(self.provider, self.provider_library, self.provider_options)
         progress = terminal.Progress(self.source)
         try:
             return loader(
@@ -161,20 +153,6 @@ class ModelChoice:
             )
         finally:
             progress.finish()
-
-    def _provider_options(self) -> dict[str, str] | None:
-        """Register the library, and split the options, of the provider that was named."""
-        if self.provider is None:
-            if self.provider_library is not None or self.provider_options:
-                raise click.UsageError("--provider-library and --provider-option go with --provider")
-            return None
-        if self.provider_library is not None:
-            with winml_lite.Runtime() as runtime:
-                runtime.register_execution_provider(self.provider, self.provider_library)
-        pairs = [text.partition("=") for text in self.provider_options]
-        if any(not key or not sign for key, sign, _ in pairs):
-            raise click.UsageError("--provider-option takes KEY=VALUE")
-        return {key: value for key, _, value in pairs}
 
 
 def _adapter(text: str) -> tuple[str, float]:
@@ -218,7 +196,6 @@ def onnx_model_options(default: str) -> Decorator:
 
     The command gets `choice`, whose `load_with` takes the function that loads such models.
     """
-
     text = "File, folder or name."
     source = click.option("-m", "--model", "source", default=default, show_default=True, help=text)
     return lambda command: _with_options(
@@ -228,8 +205,8 @@ def onnx_model_options(default: str) -> Decorator:
 
 def _choosing(command: Command, source: Decorator, more: dict[str, Decorator]) -> Command:
     place: dict[str, Decorator] = {"engine": _ENGINE, **_PLACEMENT, "custom_operators": custom_operators_option}
-    options: dict[str, Decorator] = {"source": source, **place, "context_length": _CONTEXT, "adapters": _LORA, **more}
-    return _with_options(command, {**options, "offline": _OFFLINE, "quiet": _QUIET})
+    more = {"context_length": _CONTEXT, "batch_size": _BATCH, "adapters": _LORA, **more}
+    return _with_options(command, {"source": source, **place, **more, "offline": _OFFLINE, "quiet": _QUIET})
 
 
 def _with_options(command: Command, options: dict[str, Decorator]) -> Command:

@@ -527,6 +527,21 @@ def group_query_attention(vocabulary_size: int = 16) -> onnx.ModelProto:
     )
 
 
+def ep_context(*sources: str) -> onnx.ModelProto:
+    """x [2] to y [2] through one compiled node for each of the providers, which alone could run it."""
+    names = ["x", *(f"value_{index}" for index in range(1, len(sources))), "y"]
+    nodes = [
+        helper.make_node("EPContext", [names[index]], [names[index + 1]], domain=MICROSOFT, source=source, embed_mode=1)
+        for index, source in enumerate(sources)
+    ]
+    ports = [[_port(name, FLOAT, [2])] for name in ("x", "y")]
+    return helper.make_model(
+        helper.make_graph(nodes, "ep_context", *ports),
+        opset_imports=[helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)],
+        ir_version=IR_VERSION,
+    )
+
+
 def save(model: onnx.ModelProto, path: str | os.PathLike[str]) -> Path:
     """Write a model; returns the path."""
     Path(path).write_bytes(model.SerializeToString(deterministic=True))

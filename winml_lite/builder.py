@@ -19,7 +19,7 @@ from .graph import Edge
 from .handles import Closeable
 from .model import Model, ModelCore
 from .native.backend import OrtOptions, Placement, StageExecutor, backend
-from .ort_extensions import shared_context_entries
+from .ort_extensions import pinned_provider, shared_context_entries
 from .pipeline import Pipeline, PipelineCore
 from .processor import Processor
 from .sequence import check_state_options
@@ -176,6 +176,7 @@ def _build(core: BuilderCore) -> PipelineCore:
             raise recast(error, f"{_BUILD}, {stage.debug_name}") from error.__cause__
     gate = Gate()
     for stage, executor in executors.items():
+        executor.watch(gate)
         stage.adopt(executor, gate)
     return PipelineCore(order, core.edges, core.feedback, gate)
 
@@ -202,7 +203,7 @@ def _check_stage(stage: StageCore) -> None:
     check_speculation_options(stage)
     for index in stage.inputs.keys() & stage.fed_inputs:
         raise WinMLError(E_INVALIDARG, _BUILD, f"{stage.debug_name}: input {index} is bound and fed by a connection")
-    provider = stage.target.provider if stage.target is not None else None
+    provider = pinned_provider(stage)
     ort = stage.options.ort
     if not stage.is_onnx:
         what = "a .gguf model" if stage.is_llama else "a processor"

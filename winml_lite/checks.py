@@ -46,6 +46,17 @@ def text_value(value: Any, name: str) -> str:
     return value
 
 
+def engine_text(value: Any, name: str) -> str:
+    """Return `value` when it is a str that C code gets whole, as UTF-8 that ends with a NUL; else raise ValueError."""
+    if "\0" in text_value(value, name):
+        raise ValueError(f"{name} must be free of NUL, not {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name} must be text, without half of a pair of surrogates, not {value!r}") from None
+    return str(value)
+
+
 def path_value(value: Any, name: str = "path") -> str:
     """Return a path as str; `os.PathLike` is accepted, everything else that is not a str is ValueError."""
     if isinstance(value, os.PathLike):

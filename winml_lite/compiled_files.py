@@ -53,8 +53,8 @@ def destination(artifact_path: str, weights_path: str | None, source: OnnxArtifa
         path = os.path.join(folder, file) if file is not None else folder
         if file is not None and os.path.isdir(path):
             raise WinMLError(E_INVALIDARG, context, f"{path} is a folder; pass the path of a file")
-        if file is not None and _belongs_to(source, path):
-            raise WinMLError(E_INVALIDARG, context, f"{path} belongs to the source model; choose another path")
+        if file is not None:
+            _refuse_source(source, path, context)
         check_replaceable(path, context)
     return place
 
@@ -75,13 +75,14 @@ def _weights_name(folder: str, artifact: str, path: str) -> str:
     return name
 
 
-def _belongs_to(source: OnnxArtifact, path: str) -> bool:
-    """Whether a path leads to the model file or one of its weights, by whatever name or link."""
+def _refuse_source(source: OnnxArtifact, path: str, context: str) -> None:
+    """Raise 0x80070057 for a path that leads to the model file or one of its weights, by whatever name or link."""
     if source.path is None:
-        return False
+        return
     folder = os.path.dirname(source.path)
     files = (source.path, *(os.path.join(folder, location) for location in source.external_locations))
-    return any(is_same_file(file, path) for file in files)
+    if any(is_same_file(file, path) for file in files):
+        raise WinMLError(E_INVALIDARG, context, f"{path} belongs to the source model; choose another path")
 
 
 class _Files:
@@ -94,6 +95,8 @@ class _Files:
         self.weights = None if is_inside else place.weights or f"{place.stem}.{secrets.token_hex(_DIGITS // 2)}.bin"
         self._artifact: BinaryIO | None = None
         self._weights: BinaryIO | None = None
+        self._end = 0
+        """Bytes in the file for weights."""
         self._offsets: dict[bytes, int] = {}
         """Where initializers lie, by their digest: equal ones, as tied embeddings are, lie there once."""
 
@@ -101,12 +104,17 @@ class _Files:
         if self.weights is None or data.nbytes < SMALLEST_EXTERNAL:
             return None
         if self._weights is None:
-            self._weights = open(os.path.join(self._folder, self.weights), "wb")
+            try:
+                self._weights = open(os.path.join(self._folder, self.weights), "xb")
+            except FileExistsError:
+                raise self._weights_of_two() from None
         digest = hashlib.sha256(data).digest()
         if digest not in self._offsets:
             self._weights.write(bytes(-self._weights.tell() % ALIGNMENT))
             self._offsets[digest] = self._weights.tell()
             self._weights.write(data)
+            self._weights.flush()  # what a provider then does to the file shows in its size
+            self._end = self._weights.tell()
         return self.weights, self._offsets[digest]
 
     def write(self, data: memoryview) -> None:
@@ -129,6 +137,15 @@ class _Files:
         for file in (self._artifact, self._weights):
             if file is not None:
                 file.close()
+
+    def check_weights(self) -> None:
+        """Raise 0x80070057 when the file for weights is not what was written here."""
+        if self._weights is not None and os.path.getsize(self._weights.name) != self._end:
+            raise self._weights_of_two()
+
+    def _weights_of_two(self) -> WinMLError:
+        text = f"the provider writes a file {self.weights!r} of its own; give the weights another name"
+        return WinMLError(E_INVALIDARG, "", text)
 
     def name_weights(self) -> None:
         """Name a file for weights after its content.
@@ -154,7 +171,7 @@ def compile_into(
     place: Destination, source: OnnxArtifact, compile_model: Callable[[CompileOutput], None], context: str
 ) -> None:
     """Have `compile_model` make the files of a compiled model; they appear when they are whole."""
-    with writing(place, context) as files:
+    with writing(place, context, source) as files:
         if place.weights is None and _size_of(source) <= MOST_INSIDE:
             try:
                 return _compile(_Files(files.path, place, True), compile_model)
@@ -165,12 +182,14 @@ def compile_into(
 
 
 @contextmanager
-def writing(place: Destination, context: str) -> Iterator[NewFiles]:
-    """Give a folder for new files, which appear when the block ends well."""
+def writing(place: Destination, context: str, source: OnnxArtifact) -> Iterator[NewFiles]:
+    """Give a folder for new files, which appear when the block ends well, but for the place of a source file."""
     path = os.path.join(place.folder, place.name)
     try:
         with NewFiles(place.folder) as files:
             yield files
+            for name in os.listdir(files.path):  # a provider may have put more there
+                _refuse_source(source, os.path.join(place.folder, name), context)
             files.appear(last=place.name)
     except (OSError, ValueError) as error:
         raise writing_failure(path, error, context) from error.__cause__
@@ -181,6 +200,7 @@ def _compile(output: _Files, compile_model: Callable[[CompileOutput], None]) -> 
         compile_model(output)
     finally:
         output.close()
+    output.check_weights()
     output.name_weights()
 
 

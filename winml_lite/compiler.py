@@ -22,6 +22,7 @@ from .handles import Closeable
 from .model import Model
 from .native.backend import CompileOptions, CompileOutput, CompilingBackend, backend
 from .native_libraries import library_file
+from .ort_extensions import option_entry, with_entry
 from .target import RuntimeCore, TargetCore
 from .values import CompiledModelForm, ExecutionTargetKind
 
@@ -37,6 +38,7 @@ class OptionsCore:
     form: CompiledModelForm = CompiledModelForm.DEVICE_TARGETED
     dimensions: dict[str, int] = field(default_factory=dict)
     operator_libraries: tuple[str, ...] = ()
+    provider_options: tuple[tuple[str, str], ...] = ()
 
 
 class ModelCompileOptions(Closeable[OptionsCore]):
@@ -73,6 +75,15 @@ class ModelCompileOptions(Closeable[OptionsCore]):
         core = self._core
         file = library_file(path_value(path), "IWinMLModelCompileOptions.RegisterCustomOpsLibrary")
         core.operator_libraries = tuple(dict.fromkeys((*core.operator_libraries, file)))
+
+    def set_provider_option(self, key: str, value: str) -> None:
+        """Set an option of the execution provider that compiles, as `Stage.ort_options().set_provider_option` does.
+
+        An extension. The compilation fails with 0x80070057 when the target pins no provider.
+        """
+        core = self._core
+        entry = option_entry(key, value, "IWinMLModelCompileOptions.SetProviderOption")
+        core.provider_options = with_entry(core.provider_options, entry)
 
     @property
     def supports_device_lowering_options(self) -> bool:
@@ -123,9 +134,6 @@ class ModelCompiler(Closeable[TargetCore]):
         path = path_value(artifact_path, "artifact_path")
         if not path:
             raise ValueError("artifact_path must not be empty")
-        if path.lower().endswith((".ort", ".gguf")):
-            text = f"{path}: the result is an ONNX model; name it .onnx, or use save_as_ort"
-            raise WinMLError(E_INVALIDARG, context, text)
         if form is not None and options is not None:
             raise ValueError("give form or options, not both; options.form sets the form")
         weights = (
@@ -135,6 +143,9 @@ class ModelCompiler(Closeable[TargetCore]):
         if form is not None:
             chosen.form = form_value(form, context)
         artifact = onnx_source(source, context)
+        if path.lower().endswith((".ort", ".gguf")):
+            text = f"{path}: the result is an ONNX model; name it .onnx, or use save_as_ort"
+            raise WinMLError(E_INVALIDARG, context, text)
         try:
             place = destination(path, weights, artifact, context)
             job = _job(core, chosen, artifact, context)
@@ -180,6 +191,8 @@ def form_value(form: CompiledModelForm | int, context: str) -> CompiledModelForm
     """Return a form; an unknown number is 0x80070057, what is no integer TypeError."""
     try:
         return CompiledModelForm(index_value(form, "form"))
+    except TypeError:
+        raise TypeError(f"form must be a CompiledModelForm, not {type(form).__name__}") from None
     except ValueError as error:
         raise WinMLError(E_INVALIDARG, context, str(error)) from None
 
@@ -203,6 +216,9 @@ def onnx_source(source: Artifact, context: str) -> OnnxArtifact:
         raise WinMLError(NOT_SUPPORTED, context, "a .gguf model cannot be compiled; llama.cpp loads it as it is")
     if source.format != "onnx":
         text = "an ORT format model is optimised already and cannot be compiled; compile the .onnx it was made from"
+        raise WinMLError(NOT_SUPPORTED, context, text)
+    if source.compiled_for is not None:
+        text = f"the model is compiled for {source.compiled_for} already; compile the one it was made from"
         raise WinMLError(NOT_SUPPORTED, context, text)
     return source
 
@@ -228,7 +244,7 @@ def _chosen(target: TargetCore, options: ModelCompileOptions | None, context: st
     core = options._core
     if core.target is not target:
         raise WinMLError(E_INVALIDARG, context, "the options were made by a compiler of another target")
-    return OptionsCore(target, core.form, dict(core.dimensions), core.operator_libraries)
+    return OptionsCore(target, core.form, dict(core.dimensions), core.operator_libraries, core.provider_options)
 
 
 def _job(
@@ -238,7 +254,11 @@ def _job(
     if not _supports(target, chosen.form):
         text = f"a target of {target.provider or target.kind.name} compiles to DEVICE_TARGETED only"
         raise WinMLError(NOT_SUPPORTED, context, text)
+    if chosen.provider_options and target.provider is None:
+        text = f"provider option {chosen.provider_options[0][0]!r} needs a target pinned to a provider"
+        raise WinMLError(E_INVALIDARG, context, text)
     is_durable = chosen.form is CompiledModelForm.DURABLE
     engine = cast(CompilingBackend, backend("ort"))
-    settings = CompileOptions(is_durable, tuple(chosen.dimensions.items()), chosen.operator_libraries)
+    dimensions = tuple(chosen.dimensions.items())
+    settings = CompileOptions(is_durable, dimensions, chosen.operator_libraries, chosen.provider_options)
     return partial(engine.compile_model, artifact, target.placement(), settings)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping
 
-from .checks import number_value, text_value
+from .checks import engine_text, number_value, text_value
 
 _MAXIMUM = 0x7FFFFFFFFFFFFFFF
 
@@ -25,7 +25,7 @@ class SymbolicDimensionOverrides(MutableMapping[str, int]):
         return self._extents[text_value(name, "name")]
 
     def __setitem__(self, name: str, extent: int) -> None:
-        if not text_value(name, "name"):
+        if not engine_text(name, "name"):
             raise ValueError("the name of a dimension must not be empty")
         value = number_value(extent, "extent", _MAXIMUM, 1)
         self._before_change()

@@ -123,7 +123,7 @@ class Submission:
         try:
             if self._wait_fence is not None:
                 self._wait_for(self._wait_fence, pipeline)
-            pipeline.check_cancelled()
+            pipeline.gate.check_cancelled()
             if self._count:
                 pipeline.iterate(self._count)
             else:
@@ -135,7 +135,7 @@ class Submission:
 
     def _wait_for(self, fence: FenceCore, pipeline: PipelineCore) -> None:
         while not fence.wait(_LOOK_SECONDS):
-            pipeline.check_cancelled()
+            pipeline.gate.check_cancelled()
         failure = fence.failure
         if failure is not None:
             code = failure.hresult if isinstance(failure, WinMLError) else E_FAIL

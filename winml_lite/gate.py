@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
-from .errors import BUSY, WinMLError, recast
+from .errors import BUSY, CANCELLED, WinMLError, recast
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
 
 _HOLDER = "holder"
+_RUN = "IWinMLPipeline.Run"
 
 
 class Gate:
@@ -20,7 +21,7 @@ class Gate:
     makes a claim of its own before the `try`, and gives back only what that claim has taken.
     """
 
-    __slots__ = ("_holders", "has_outputs", "run_count")
+    __slots__ = ("_holders", "cancelled", "has_outputs", "run_count")
 
     def __init__(self) -> None:
         self._holders: dict[str, object] = {}
@@ -28,6 +29,8 @@ class Gate:
         """Successful runs so far."""
         self.has_outputs = False
         """Whether the last run succeeded."""
+        self.cancelled: object = None
+        """The claim whose work shall stop; one that does not hold the pipeline any more means nothing."""
 
     def hold(self, context: str, work: Callable[[*Ts], R], *arguments: *Ts) -> R:
         """Return `work(...)`, done while no other call holds the pipeline; if one does, raise 0x800700AA at once.
@@ -64,6 +67,11 @@ class Gate:
         """Give back what `claim` holds; nothing if it holds nothing."""
         if self._holders.get(_HOLDER) is claim:
             del self._holders[_HOLDER]
+
+    def check_cancelled(self) -> None:
+        """Raise 0x800704C7 when the call that holds the pipeline was cancelled."""
+        if self.cancelled is not None and self.cancelled is self.holder:
+            raise WinMLError(CANCELLED, _RUN, "the run was cancelled")
 
     def missing_output(self, index: int) -> str:
         """Say why a published output has no value at the moment."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from .checks import THREADS_MAX, index_value, path_value, text_value
+from .checks import THREADS_MAX, engine_text, index_value, path_value, text_value
 from .errors import E_INVALIDARG, NOT_FOUND, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .files.artifact import OnnxArtifact, Port
 from .handles import Closeable
@@ -18,6 +18,7 @@ from .stage_core import StageCore
 from .tensor import Tensor, bindable
 
 _MAXIMUM_KEY_LENGTH = 1024
+_OPTIONS = "IWinMLOrtStageOptions"
 
 
 def _ports(core: StageCore, side: str, context: str) -> tuple[Port, ...]:
@@ -43,6 +44,10 @@ class OrtNamedBindings(Closeable[StageCore]):
         core = self._core
         position = self._find("outputs", name, "BindOutput")
         core.bind_output(position, bindable(tensor))
+
+    def request_output(self, name: str) -> None:
+        """Publish an output into fresh memory of each run, as `Stage.request_output` does."""
+        self._core.request_output(self._find("outputs", name, "RequestOutput"))
 
     def output(self, name: str) -> Tensor:
         """Return a published output, as `Stage.output` does."""
@@ -86,8 +91,8 @@ class OrtStageOptions(Closeable[StageCore]):
 
     def set_provider_option(self, key: str, value: str) -> None:
         """Set an option of the pinned execution provider; `build` fails with 0x80070057 when none is pinned."""
-        entry = _entry(key, value, "SetProviderOption")
-        self._update("SetProviderOption", provider_options=_with_entry(self._options.provider_options, entry))
+        entry = option_entry(key, value, f"{_OPTIONS}.SetProviderOption")
+        self._update("SetProviderOption", provider_options=with_entry(self._options.provider_options, entry))
 
     def set_provider_options(self, options: Mapping[str, str]) -> None:
         """Set several provider options, one after the other; those before a wrong one stay set."""
@@ -96,8 +101,8 @@ class OrtStageOptions(Closeable[StageCore]):
 
     def set_session_config(self, key: str, value: str) -> None:
         """Set a session configuration entry; unknown keys are passed on."""
-        entry = _entry(key, value, "SetSessionConfig")
-        self._update("SetSessionConfig", session_config=_with_entry(self._options.session_config, entry))
+        entry = option_entry(key, value, f"{_OPTIONS}.SetSessionConfig")
+        self._update("SetSessionConfig", session_config=with_entry(self._options.session_config, entry))
 
     def set_session_config_entries(self, entries: Mapping[str, str]) -> None:
         """Set several session configuration entries, one after the other; those before a wrong one stay set."""
@@ -109,7 +114,7 @@ class OrtStageOptions(Closeable[StageCore]):
 
         0x80070002 for no such file; one that does not load or has no operators fails at `build` (0x8007007E).
         """
-        context = "IWinMLOrtStageOptions.RegisterCustomOpsLibrary"
+        context = f"{_OPTIONS}.RegisterCustomOpsLibrary"
         file = path_value(path)
         self._core.check_open_for_options(context)
         libraries = dict.fromkeys((*self._options.operator_libraries, library_file(file, context)))
@@ -131,7 +136,7 @@ class OrtStageOptions(Closeable[StageCore]):
 
     def _set_group(self, name: str | None, member: str) -> None:
         core = self._core
-        core.check_open_for_options(f"IWinMLOrtStageOptions.{member}")
+        core.check_open_for_options(f"{_OPTIONS}.{member}")
         core.options.context_group = name
 
     @property
@@ -140,7 +145,7 @@ class OrtStageOptions(Closeable[StageCore]):
 
     def _update(self, member: str, **changes: Any) -> None:
         core = self._core
-        core.check_open_for_options(f"IWinMLOrtStageOptions.{member}")
+        core.check_open_for_options(f"{_OPTIONS}.{member}")
         core.options.ort = replace(self._options, **changes)
 
 
@@ -150,20 +155,27 @@ def _items(mapping: Mapping[str, str], name: str) -> list[tuple[str, str]]:
     return list(mapping.items())
 
 
-def _entry(key: str, value: str, member: str) -> tuple[str, str]:
-    if not text_value(key, "key"):
+def option_entry(key: str, value: str, context: str) -> tuple[str, str]:
+    """Check an option of the engine: ValueError for what is no text or has no key, 0x80070057 for too long a key."""
+    if not engine_text(key, "key"):
         raise ValueError("the key must not be empty")
-    if "\0" in key or "\0" in text_value(value, "value"):
-        raise ValueError("keys and values must not contain NUL")
+    engine_text(value, "value")
     if len(key) > _MAXIMUM_KEY_LENGTH:
-        raise WinMLError(
-            E_INVALIDARG, f"IWinMLOrtStageOptions.{member}", f"the key has {len(key)} characters, not <= 1024"
-        )
+        raise WinMLError(E_INVALIDARG, context, f"the key has {len(key)} characters, not <= {_MAXIMUM_KEY_LENGTH}")
     return key, value
 
 
-def _with_entry(entries: tuple[tuple[str, str], ...], entry: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+def with_entry(entries: tuple[tuple[str, str], ...], entry: tuple[str, str]) -> tuple[tuple[str, str], ...]:
+    """Return the entries with one more, or with another value of its key."""
     return tuple({**dict(entries), entry[0]: entry[1]}.items())
+
+
+def pinned_provider(stage: StageCore) -> str | None:
+    """Return the provider that the target of a stage pins, or else the one that has compiled its model."""
+    if stage.target is not None and stage.target.provider is not None:
+        return stage.target.provider
+    artifact = stage.source.artifact
+    return artifact.compiled_for if isinstance(artifact, OnnxArtifact) else None
 
 
 _SHARE = ("ep.share_ep_contexts", "1")
@@ -193,7 +205,7 @@ def _sharing_key(stage: StageCore) -> tuple[object, ...]:
     target, ort = stage.target, stage.options.ort
     return (
         target.kind if target is not None else None,
-        target.provider if target is not None else None,
+        (pinned_provider(stage) or "").casefold(),
         target.devices if target is not None else (),
         dict(ort.provider_options) if ort is not None else {},
     )
@@ -204,11 +216,18 @@ class OrtStageDiagnostics(Closeable[StageCore]):
 
     __slots__ = ()
 
+    def __repr__(self) -> str:
+        core = self._open
+        if core is None:
+            return "<OrtStageDiagnostics (closed)>"
+        provider = getattr(core.executor, "provider_name", "no provider yet")
+        return f"<OrtStageDiagnostics of {core.debug_name!r}: {provider}>"
+
     @property
     def requested_provider(self) -> str | None:
-        """The provider that the target pins, as ONNX Runtime spells it; None for any other target."""
+        """The provider that the target pins, or that has compiled the model, as ONNX Runtime spells it; else None."""
         core = self._built("RequestedProvider")
-        is_pinned = core.target is not None and core.target.provider is not None
+        is_pinned = pinned_provider(core) is not None
         return cast(OrtStageExecutor, core.executor).provider_name if is_pinned else None
 
     @property
@@ -218,7 +237,7 @@ class OrtStageDiagnostics(Closeable[StageCore]):
 
     @property
     def is_provider_pinned(self) -> bool:
-        """Whether the target pins a provider."""
+        """Whether the target pins a provider, or the model is compiled for one."""
         return self.requested_provider is not None
 
     @property

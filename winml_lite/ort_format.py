@@ -10,7 +10,7 @@ from .checks import path_value
 from .compiled_files import destination, writing
 from .compiler import form_value, onnx_source, source_artifact
 from .dimensions import SymbolicDimensionOverrides
-from .errors import WinMLError, recast
+from .errors import E_INVALIDARG, WinMLError, recast
 from .model import Model
 from .native.backend import CompileOptions, CompilingBackend, backend
 from .native_libraries import library_file
@@ -34,8 +34,8 @@ def save_as_ort(
     operators; DEVICE_TARGETED uses what this CPU can do. `symbolic_dimensions` fixes free extents.
     `custom_operators` are libraries of operators that the model needs; they are code that will be run.
 
-    0x80070032 for a source that is no `.onnx` model, 0x80070057 for a path of the source itself, 0x80070003 without the
-    folder, 0x80070070 when the disk is full.
+    0x80070032 for a source that is no `.onnx` model, 0x80070057 for a path of the source itself or with the extension
+    of another format, 0x80070003 without the folder, 0x80070070 when the disk is full.
     """
     source = source_artifact(model, None, _CONTEXT)
     target = path_value(path)
@@ -45,10 +45,13 @@ def save_as_ort(
     extents: dict[str, int] = {}
     SymbolicDimensionOverrides(extents, lambda: None).update(symbolic_dimensions or {})
     artifact = onnx_source(source, _CONTEXT)
+    if target.lower().endswith((".onnx", ".gguf")):
+        text = f"{target}: the result is an ORT format model; name it .ort, or use compile_to_file"
+        raise WinMLError(E_INVALIDARG, _CONTEXT, text)
     libraries = tuple(library_file(path_value(library), _CONTEXT) for library in custom_operators)
     try:
         place = destination(target, None, artifact, _CONTEXT)
-        with writing(place, _CONTEXT) as files:
+        with writing(place, _CONTEXT, artifact) as files:
             engine = cast(CompilingBackend, backend("ort"))
             options = CompileOptions(is_durable, tuple(extents.items()), libraries)
             engine.save_optimized(artifact, options, os.path.join(files.path, place.name))

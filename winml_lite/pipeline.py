@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .errors import CANCELLED, WinMLError, recast
+from .errors import WinMLError, recast
 from .execution import PipelineExecution, PipelineIterationExecution
 from .gate import Gate
 from .graph import Edge, Graph
@@ -36,7 +36,6 @@ class PipelineCore:
 
     __slots__ = (
         "__weakref__",
-        "_cancelled",
         "executors",
         "gate",
         "graph",
@@ -52,8 +51,6 @@ class PipelineCore:
         self.executors: tuple[StageExecutor, ...] = tuple(stage.built(_RUN) for stage in stages)
         self.gate = gate
         self.submission_count = 0
-        self._cancelled: object = None
-        """The claim on the gate whose work shall stop; one that does not hold the gate any more means nothing."""
         self.graph = Graph(stages, edges, feedback)
         self.single = self.executors[0] if len(self.executors) == 1 and not feedback else None
 
@@ -66,11 +63,11 @@ class PipelineCore:
             self._look_at_storages()
         executor = self.single
         if executor is None:
-            self.graph.run(self.check_cancelled)
+            self.graph.run(gate.check_cancelled)
         else:
             try:
-                if self._cancelled is not None:
-                    self.check_cancelled()
+                if gate.cancelled is not None:
+                    gate.check_cancelled()
                 executor.run()
                 executor.commit()
             except BaseException:
@@ -89,7 +86,7 @@ class PipelineCore:
             try:
                 if Storage.open_locks or Storage.staged_count:
                     self._look_at_storages()
-                self.graph.run(self.check_cancelled)
+                self.graph.run(gate.check_cancelled)
                 if Storage.staged_count:
                     publish_bound(self.stages)
             except WinMLError as error:
@@ -105,17 +102,12 @@ class PipelineCore:
             stage.check_locks(_RUN)
         fetch_bound(self.stages)
 
-    def check_cancelled(self) -> None:
-        """Raise 0x800704C7 when the call that holds the gate was cancelled."""
-        if self._cancelled is not None and self._cancelled is self.gate.holder:
-            raise WinMLError(CANCELLED, _RUN, "the run was cancelled")
-
     def cancel(self, claim: object = None) -> None:
         """Ask the call that holds the gate, if there is one, to stop; with `claim` only that one."""
         holder = self.gate.holder
         if holder is None or claim not in (None, holder):
             return
-        self._cancelled = holder
+        self.gate.cancelled = holder  # before `abort`: a run that is about to begin looks at it, see `stopping.py`
         for executor in self.executors:
             executor.abort()
 

@@ -16,6 +16,7 @@ from .native.backend import Sequence as StageSequence
 from .native.backend import Speculation
 from .native.saved_state import SavedState
 from .native.segments import Segments
+from .native.stopping import StopRequest
 from .storage import Storage, check_descriptor
 from .values import Descriptor, ExecutionTargetKind
 
@@ -90,6 +91,7 @@ class ProcessorExecutor:
         self._results: Sequence[Storage] = ()
         self._journal = Journal()
         self._is_running = self._is_aborted = False
+        self._request: StopRequest | None = None
 
     def bind_input(self, index: int, storage: Storage | None) -> None:
         if storage is not None and storage is not self._bound[index]:
@@ -116,6 +118,8 @@ class ProcessorExecutor:
             raise recast(error, self._debug_name) from error.__cause__
         finally:
             self._is_running = False
+        if self._request is not None:
+            self._request.check_cancelled()
         if self._is_aborted:
             raise WinMLError(CANCELLED, self._debug_name, "the run was cancelled")
         for place, result in zip(self._places, results, strict=True):
@@ -140,3 +144,6 @@ class ProcessorExecutor:
 
     def abort(self) -> None:
         self._is_aborted = self._is_running
+
+    def watch(self, request: StopRequest) -> None:
+        self._request = request

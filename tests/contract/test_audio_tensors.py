@@ -378,6 +378,11 @@ def test_t53_arrays_that_are_no_sound(runtime: Runtime, samples: Any) -> None:
         runtime.tensor_from_audio(samples, sample_rate=16000)
 
 
+def test_t53_channels_before_frames_are_to_be_transposed(runtime: Runtime) -> None:
+    with pytest.raises(ValueError, match=r"16000 channels.*; transpose samples of shape \(channels, frames\)"):
+        runtime.tensor_from_audio(np.zeros((2, 16000), np.float32), sample_rate=16000)
+
+
 def test_t53_a_path_is_no_sound_and_the_error_says_what_reads_it(runtime: Runtime) -> None:
     with pytest.raises(ValueError, match=r"not str; read files with genai\.read_audio"):
         runtime.tensor_from_audio("speech.wav", sample_rate=16000)

@@ -35,7 +35,7 @@ from genai.tasks import (
     TextGenerationSessionState,
     TextGenerationSpeculativeMethod,
 )
-from winml_lite import NotSupportedError, WinMLError
+from winml_lite import NotSupportedError, Runtime, WinMLError
 
 Mode = ChatCompletionPromptCacheMode
 Reason = ChatCompletionFinishReason
@@ -413,6 +413,12 @@ def test_g125_images_need_bindings_that_fit_and_an_encoder(chat: Chatting) -> No
         chat.session.stream_with_media(IMAGE, [ChatMediaBinding(0, 1, tensor)] * 2)
     with failing(E_NOT_VALID_STATE):
         chat.session.stream_with_media(IMAGE, [ChatMediaBinding(0, 1, tensor)])
+    assert chat.text_session.state is State.EMPTY
+
+
+def test_g125_media_of_another_runtime_are_refused(chat: Chatting) -> None:
+    with Runtime() as other, failing(E_INVALIDARG):
+        chat.session.stream_with_media(IMAGE, [ChatMediaBinding(0, 1, other.tensor_from_tokens([1]))])
     assert chat.text_session.state is State.EMPTY
 
 

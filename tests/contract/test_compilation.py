@@ -26,6 +26,7 @@ from winml_lite import (
     Runtime,
     TensorDataType,
     WinMLError,
+    save_as_ort,
 )
 from winml_lite.target import TargetCore
 
@@ -114,7 +115,7 @@ def test_a_form_is_set_by_its_number(compiler: ModelCompiler) -> None:
 
 @pytest.mark.parametrize("form", [True, "1", 1.0, None])
 def test_what_is_no_form(compiler: ModelCompiler, form: Any) -> None:
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="form must be a CompiledModelForm, not "):
         compiler.supports_form(form)
 
 
@@ -411,6 +412,47 @@ def test_t68_sources_that_cannot_be_compiled(
     with failing(NOT_SUPPORTED):
         compiler.compile_to_sink(runtime.load_model(ort), Capture())
     assert os.listdir(tmp_path) == ["add.ort"]
+
+
+def test_t68_what_a_source_is_comes_before_the_name_of_the_artifact(
+    compiler: ModelCompiler, runtime: Runtime, files: ModelFiles, tmp_path: Path
+) -> None:
+    ort = onnx_models.to_ort(files.onnx("add"), tmp_path / "add.ort")
+    with failing(NOT_SUPPORTED) as caught:
+        compiler.compile_to_file(runtime.load_model(ort), ort)
+    assert "cannot be compiled" in str(caught.value)
+
+
+def test_provider_options_of_a_compilation_need_a_provider(
+    compiler: ModelCompiler, runtime: Runtime, dense: Model, tmp_path: Path
+) -> None:
+    options = compiler.create_options()
+    options.set_provider_option("an.option", "1")
+    with failing(E_INVALIDARG) as caught:
+        compiler.compile_to_file(dense, tmp_path / "out.onnx", options=options)
+    assert "provider option 'an.option' needs a target pinned to a provider" in str(caught.value)
+    pinned = runtime.create_ort_execution_target("CPUExecutionProvider", ExecutionTargetKind.CPU).model_compiler()
+    options = pinned.create_options()
+    options.set_provider_option("an.option", "1")
+    pinned.compile_to_file(dense, tmp_path / "out.onnx", options=options)
+    with pytest.raises(ValueError):
+        options.set_provider_option("", "1")
+    with failing(E_INVALIDARG):
+        options.set_provider_option("k" * 1025, "1")
+
+
+def test_a_model_that_a_provider_has_compiled_is_not_compiled_again(
+    compiler: ModelCompiler, runtime: Runtime, tmp_path: Path
+) -> None:
+    source = runtime.load_model_from_buffer(onnx_models.ep_context("SomeProvider").SerializeToString())
+    with failing(NOT_SUPPORTED) as caught:
+        compiler.compile_to_file(source, tmp_path / "out.onnx")
+    assert "compiled for SomeProvider already" in str(caught.value)
+    with failing(NOT_SUPPORTED):
+        compiler.compile_to_sink(source, Capture())
+    with failing(NOT_SUPPORTED):
+        save_as_ort(source, tmp_path / "out.ort")
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("form", CompiledModelForm)

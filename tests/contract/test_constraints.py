@@ -546,7 +546,7 @@ def run(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
     """Run a program that has `tokenizer` in a process of its own."""
     start = f"from genai import Tokenizer, WinMLError\ntokenizer = Tokenizer.from_file({str(folder)!r})\n"
     return subprocess.run(
-        [sys.executable, "-c", start + program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", start + program], cwd=ROOT, capture_output=True, text=True, timeout=500, check=False
     )
 
 

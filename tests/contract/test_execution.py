@@ -17,6 +17,7 @@ from fakes.backend import Block, FakeBackend, Script
 from fakes.engines import Sample, hold, spoil
 from fakes.model_files import ModelFiles
 from fakes.rig import built, built_add, failing, integers, result
+from fakes.waiting import until
 from winml_lite import (
     Fence,
     NotSupportedError,
@@ -32,12 +33,12 @@ from winml_lite import (
 def pending(pipeline: Pipeline, block: Block) -> Iterator[Fence]:
     """Inside the block, submitted work hangs in the engine."""
     fence = pipeline.execution().submit()
-    assert block.entered.wait(10)
+    assert block.entered.wait(100)
     try:
         yield fence
     finally:
         block.release.set()
-        fence.wait(10_000)
+        fence.wait(100_000)
 
 
 @pytest.fixture
@@ -270,7 +271,7 @@ def test_between_iterations_the_pipeline_stays_busy(
     first, second = script.block_at[1], script.block_at[2] = Block(), Block()
     fence = pipeline.iteration_execution().submit_iterations(2)
     first.release.set()
-    assert second.entered.wait(10)
+    assert second.entered.wait(100)
     with failing(0x800700AA):
         pipeline.run()
     with failing(0x8007139F):
@@ -304,7 +305,7 @@ def test_r146_a_pending_fence(runtime: Runtime, engine: Sample, monkeypatch: pyt
         with failing(0x80070102):
             fence.wait(0)
         block.release.set()
-        fence.wait(10_000)
+        fence.wait(100_000)
     assert fence.is_complete
 
 
@@ -355,7 +356,7 @@ def test_several_threads_wait_for_one_fence(runtime: Runtime, engine: Sample, mo
             thread.start()
         block.release.set()
         for thread in threads:
-            thread.join(10)
+            thread.join(100)
     assert ended == [1] * 8
 
 
@@ -365,9 +366,14 @@ def test_ctrl_c_ends_the_wait_and_leaves_the_fence_usable(
     stage, pipeline = engine.built(runtime)
     block = hold(stage, monkeypatch)
     with pending(pipeline, block) as fence:
-        threading.Timer(0.05, interrupt_main).start()
+
+        def strike() -> None:
+            until(lambda: fence.underlying_object._wakes)  # the main thread waits
+            interrupt_main()
+
         with pytest.raises(KeyboardInterrupt):
-            fence.wait(10_000)
+            threading.Thread(target=strike).start()
+            fence.wait(100_000)
         assert not fence.is_complete
     fence.wait(0)
     assert engine.answer(stage.output(0)) == engine.first
@@ -490,11 +496,12 @@ def test_a_wait_fence_is_a_fence(runtime: Runtime, engine: Sample) -> None:
 
 def test_cancel_run_stops_submitted_work(runtime: Runtime, engine: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
     stage, pipeline = engine.built(runtime)
-    hold(stage, monkeypatch)
+    block = hold(stage, monkeypatch)
     fence = pipeline.execution().submit()
+    assert block.entered.wait(100)
     pipeline.cancel_run()
     with failing(0x800704C7):
-        fence.wait(10_000)
+        fence.wait(100_000)
     pipeline.run()
     assert engine.answer(stage.output(0)) == engine.first
 
@@ -509,7 +516,7 @@ def test_cancel_run_stops_work_that_waits_for_other_work(
         after = second.execution().submit(fence)
         second.cancel_run()
         with failing(0x800704C7):
-            after.wait(10_000)
+            after.wait(100_000)
         second.run()
 
 
@@ -519,10 +526,10 @@ def test_cancel_run_stops_between_iterations(
     stage, pipeline = counting(runtime, files)
     block = script.block_at[3] = Block()
     fence = pipeline.iteration_execution().submit_iterations(1_000_000)
-    assert block.entered.wait(10)
+    assert block.entered.wait(100)
     pipeline.cancel_run()
     with failing(0x800704C7):
-        fence.wait(10_000)
+        fence.wait(100_000)
     assert (script.commits, script.discards) == (2, 1)
     pipeline.run()
     assert result(stage) == [4]
@@ -539,7 +546,7 @@ def test_work_ends_though_everything_else_is_gone(
     stage.bind_output(0, room)
     block = hold(stage, monkeypatch)
     fence = pipeline.execution().submit()
-    assert block.entered.wait(10)
+    assert block.entered.wait(100)
     stage.close()
     pipeline.close()
     runtime.close()
@@ -589,7 +596,7 @@ def test_ctrl_c_in_submit_stops_the_work(runtime: Runtime, engine: Sample, monke
 
     def interrupted(self: threading.Thread) -> None:
         start(self)
-        assert block.entered.wait(10)
+        assert block.entered.wait(100)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
@@ -651,5 +658,5 @@ def test_who_stops_awaiting_leaves_the_work_alone(
     fence = asyncio.run(work())
     assert not fence.is_complete
     block.release.set()
-    fence.wait(10_000)
+    fence.wait(100_000)
     assert engine.answer(stage.output(0)) == engine.first

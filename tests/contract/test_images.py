@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from winml_lite import (
     TensorNormalization,
     TensorQuantization,
     TensorQuantizationMode,
+    WinMLError,
 )
 from winml_lite import ImageTensorOptions as Options
 
@@ -268,6 +270,11 @@ def test_t41_other_arrays_are_refused(runtime: Runtime, image: Any) -> None:
         runtime.tensor_from_image(image)
 
 
+def test_t41_planes_are_to_be_transposed(runtime: Runtime) -> None:
+    with pytest.raises(ValueError, match=r"not \(3, 8, 9\); transpose pixels of shape \(channels, H, W\)"):
+        runtime.tensor_from_image(np.zeros((3, 8, 9), np.uint8))
+
+
 def test_t41_gray8_is_no_format_of_colours(runtime: Runtime) -> None:
     with pytest.raises(ValueError, match="does not fit"):
         runtime.tensor_from_image(FOUR, image_format=ImageFormat.GRAY8)
@@ -424,6 +431,23 @@ def test_t46_options_of_another_class(runtime: Runtime) -> None:
         runtime.tensor_from_image(FOUR, options={"size": (1, 1)})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "mend"),
+    [
+        ("channel_order", "RGB", "TensorChannelOrder"),
+        ("layout", "NCHW", "TensorLayout"),
+        ("data_type", np.float32, "TensorDataType"),
+        ("resize_mode", "STRETCH", "ImageResizeMode"),
+    ],
+)
+def test_t46_a_name_in_place_of_a_member_is_told_the_enumeration(
+    runtime: Runtime, field: str, value: object, mend: str
+) -> None:
+    given: dict[str, Any] = {field: value}
+    with pytest.raises((ValueError, WinMLError), match=mend):
+        runtime.tensor_from_image(FOUR, options=Options(**given))
+
+
 def test_t46_the_picture_is_looked_at_before_the_options(runtime: Runtime) -> None:
     with pytest.raises(ValueError, match="not an array of float64"):
         runtime.tensor_from_image(np.zeros((1, 1)), options=Options(channel_order=Order.UNSPECIFIED))
@@ -468,6 +492,28 @@ def test_t47_into_a_buffer_of_the_caller(runtime: Runtime) -> None:
     view = runtime.tensor_from_buffer(buffer, T.FLOAT32, buffer.shape, access=TensorAccessMode.READWRITE)
     runtime.write_tensor_from_image(view, FOUR)
     assert buffer[0, 1].tolist() == [[0, 255], [0, 255]]
+
+
+def upside_down_into_itself(runtime: Runtime, turned: Callable[[npt.NDArray[np.uint8]], Any]) -> None:
+    """Write a picture, halved, into the tensor that its own pixels lie in; it takes several blocks of rows."""
+    rows = np.arange(1200).astype(np.uint8)[:, None, None]
+    memory = np.ascontiguousarray(np.broadcast_to(rows, (1200, 1000, 4)))
+    view = runtime.tensor_from_buffer(memory, T.UINT8, (1, 1200, 1000, 4), access=TensorAccessMode.READWRITE)
+    half = TensorNormalization(scale=(0.5, 0.5, 0.5, 0.5))
+    options = Options(data_type=T.UINT8, layout=TensorLayout.NHWC, channel_order=Order.RGBA, normalization=half)
+    runtime.write_tensor_from_image(view, turned(memory), options=options)
+    assert memory[[0, 1, 599, 1198, 1199], 7, 2].tolist() == [88, 87, 44, 0, 0]  # 1199 mod 256 is 175, its half 88
+
+
+def test_t47_a_picture_that_lies_in_the_tensor_is_read_before_it_is_overwritten(runtime: Runtime) -> None:
+    upside_down_into_itself(runtime, lambda memory: memory[::-1])
+
+
+def test_t47_a_pillow_picture_that_lies_in_the_tensor_is_read_before_it_is_overwritten(runtime: Runtime) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow pictures need it: pip install 'winml-lite[media]'")
+    upside_down_into_itself(
+        runtime, lambda memory: image.frombuffer("RGBA", (1000, 1200), memory, "raw", "RGBA", 0, -1)
+    )
 
 
 # Back to pixels

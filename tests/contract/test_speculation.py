@@ -542,12 +542,12 @@ def stepping(decoder: Decoder, block: Block) -> Iterator[list[WinMLError]]:
 
     thread = Thread(target=step)
     thread.start()
-    assert block.entered.wait(10)
+    assert block.entered.wait(100)
     try:
         yield errors
     finally:
         block.release.set()
-        thread.join(10)
+        thread.join(100)
 
 
 def test_a_step_of_one_stage_leaves_the_others(

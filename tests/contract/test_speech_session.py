@@ -380,7 +380,7 @@ def test_g128_a_cancel_from_another_thread_stops_a_run(
     stream = session.transcribe_waveform(*recognizer.sound(0))
 
     def cancel() -> None:
-        assert block.entered.wait(10)
+        assert block.entered.wait(100)
         stream.cancel()
 
     thread = threading.Thread(target=cancel)

@@ -580,9 +580,18 @@ def test_r132_t84_s_plc_01_diagnostics_of_a_cpu_stage(runtime: Runtime, files: M
     stage = builder.add_model_stage(runtime.load_model(files.onnx("add")), runtime.create_cpu_target())
     builder.build()
     diagnostics = stage.ort_diagnostics()
+    assert repr(diagnostics) == "<OrtStageDiagnostics of 'stage': CPUExecutionProvider>"
     assert diagnostics.requested_provider is None
     assert diagnostics.selected_provider == "CPUExecutionProvider"
     assert diagnostics.is_provider_pinned is False
+
+
+def test_diagnostics_show_that_nothing_is_chosen_yet(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    stage = runtime.create_pipeline_builder().add_model_stage(runtime.load_model(files.onnx("add")))
+    diagnostics = stage.ort_diagnostics()
+    assert repr(diagnostics) == "<OrtStageDiagnostics of 'stage': no provider yet>"
+    diagnostics.close()
+    assert repr(diagnostics) == "<OrtStageDiagnostics (closed)>"
 
 
 def test_r133_t85_an_unknown_provider_fails_at_build(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
@@ -645,6 +654,10 @@ def test_t81_wrong_options(runtime: Runtime, files: ModelFiles) -> None:
         options.set_session_config("a", 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError):
         options.set_session_config("a\0", "1")
+    with pytest.raises(ValueError):
+        options.set_session_config("a", "\ud800")
+    with pytest.raises(ValueError):
+        options.set_provider_option("\ud800", "1")
     with pytest.raises(ValueError):
         options.set_provider_options([("a", "1")])  # type: ignore[arg-type]
     with failing(0x80070057):
@@ -741,6 +754,19 @@ def test_r136_t78_names_and_positions_are_one_slot(runtime: Runtime, files: Mode
     assert names.output("C").underlying_object is mine.underlying_object
 
 
+def test_an_output_is_requested_by_its_name(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    stage, pipeline = built(runtime, files.onnx("add"))
+    names = stage.ort_bindings()
+    names.bind_input("A", floats(runtime, 5, 6))
+    names.bind_input("B", floats(runtime, 10, 20))
+    names.request_output("C")
+    pipeline.run()
+    assert names.output("C").to_numpy().tolist() == [15, 26]
+    with failing(0x80070490) as caught:
+        names.request_output("A")
+    assert "'C'" in str(caught.value)
+
+
 def test_r136_t78_wrong_names_and_tensors(runtime: Runtime, files: ModelFiles) -> None:
     names = unbuilt(runtime, files.onnx("add")).ort_bindings()
     with failing(0x80070490) as caught:
@@ -768,6 +794,16 @@ def test_no_silent_operators_on_the_cpu(runtime: Runtime, files: ModelFiles, ort
     stage.ort_options().set_session_config("session.disable_cpu_ep_fallback", "1")
     with failing(0x80004005):
         builder.build()
+
+
+def test_a_pin_to_the_cpu_that_the_cpu_is_forbidden(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+    builder = runtime.create_pipeline_builder()
+    target = runtime.create_ort_execution_target("CPUExecutionProvider", ExecutionTargetKind.CPU)
+    stage = builder.add_model_stage(runtime.load_model(files.onnx("add")), target)
+    stage.ort_options().set_session_config("session.disable_cpu_ep_fallback", "1")
+    with failing(0x80070057) as caught:
+        builder.build()
+    assert "forbids CPUExecutionProvider" in str(caught.value)
 
 
 def test_t83_profiling_leaves_a_file(runtime: Runtime, files: ModelFiles, ort: None, tmp_path: Path) -> None:
@@ -811,6 +847,14 @@ def test_t82_a_group_on_the_cpu_runs(runtime: Runtime, files: ModelFiles, onnx_e
     third.ort_options().clear_shared_context_group()
     builder.build().run()
     assert result(first) == result(second) == result(third) == [6]
+
+
+def test_t82_members_may_spell_their_provider_in_two_ways(runtime: Runtime, files: ModelFiles, ort: None) -> None:
+    builder, model = runtime.create_pipeline_builder(), runtime.load_model(files.onnx("inc"))
+    for name in ("CPUExecutionProvider", "cpuexecutionprovider"):
+        target = runtime.create_ort_execution_target(name, ExecutionTargetKind.CPU)
+        builder.add_model_stage(model, target).ort_options().set_shared_context_group("a")
+    builder.build()
 
 
 def test_t82_members_have_equal_provider_options(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
@@ -962,7 +1006,9 @@ def test_r140_a_name_that_the_model_lacks_is_no_error(runtime: Runtime, files: M
     assert stage.schema().input_desc(0) == (F32, (FREE, 3))
 
 
-@pytest.mark.parametrize(("name", "extent"), [("N", 0), ("N", -1), ("N", True), ("N", 1.5), ("N", 2**63), ("", 1)])
+@pytest.mark.parametrize(
+    ("name", "extent"), [("N", 0), ("N", -1), ("N", True), ("N", 1.5), ("N", 2**63), ("", 1), ("N\0", 1), ("\ud800", 1)]
+)
 def test_r140_t69_wrong_overrides(runtime: Runtime, files: ModelFiles, name: str, extent: int) -> None:
     with pytest.raises(ValueError):
         unbuilt(runtime, files.onnx("dyn1")).symbolic_dimensions[name] = extent

@@ -82,7 +82,7 @@ def elsewhere(call: Callable[[], object]) -> list[object]:
 
     thread = Thread(target=run)
     thread.start()
-    thread.join(10)
+    thread.join(100)
     return outcome
 
 
@@ -113,7 +113,7 @@ def test_g94_cancelling_from_another_thread_ends_the_step_that_runs(stage: Compo
     source = CancellationSource()
 
     def cancel() -> None:
-        assert block.entered.wait(10)
+        assert block.entered.wait(100)
         source.cancel()
 
     thread = Thread(target=cancel)
@@ -121,7 +121,7 @@ def test_g94_cancelling_from_another_thread_ends_the_step_that_runs(stage: Compo
     session = stage.session()
     stream = session.generate_text("a", options(50), cancellation=source)
     assert pieces(stream) == ["b", "c"]
-    thread.join(10)
+    thread.join(100)
     assert stage.script.runs == 3
     assert (stream.result.finish_reason, stream.result.text) == (Reason.CANCELED, "bc")
     assert session.state is State.READY
@@ -136,13 +136,13 @@ def test_a_cancel_during_a_long_prompt_stops_after_the_piece_that_runs(stage: Co
     block = stage.script.block_at[2] = Block()
 
     def cancel() -> None:
-        assert block.entered.wait(10)
+        assert block.entered.wait(100)
         source.cancel()
 
     thread = Thread(target=cancel)
     thread.start()
     assert stream.read_next() is None
-    thread.join(10)
+    thread.join(100)
     assert stream.result.finish_reason is Reason.CANCELED
     assert stage.stage.sequence_position == 128
     assert (session.state, len(session.retained_token_ids)) == (State.READY, 300)

@@ -43,8 +43,16 @@ def folder(tmp_path: Path) -> Path:
 def test_compile_says_where_the_result_is(folder: Path) -> None:
     done = run(folder, "compile", "dense.onnx", "out.onnx")
     assert (done.returncode, done.stdout) == (0, "out.onnx\n")
-    assert done.stderr.startswith("device, out.onnx 0.0 MB, ")
-    assert (folder / "out.onnx").exists()
+    assert done.stderr.startswith(f"device, out.onnx {(folder / 'out.onnx').stat().st_size:,} bytes, ")
+
+
+def test_a_file_for_weights_that_is_not_needed_is_told(folder: Path) -> None:
+    onnx_models.save(onnx_models.add(), folder / "add.onnx")
+    done = run(folder, "compile", "add.onnx", "out.onnx", "--weights", "w.bin")
+    assert done.returncode == 0
+    assert done.stderr.startswith("--weights w.bin was not needed: ")
+    assert not (folder / "w.bin").exists()
+    assert "--weights" not in run(folder, "compile", "dense.onnx", "two.onnx", "--weights", "w.bin").stderr
 
 
 def test_compile_with_all_options(folder: Path) -> None:
@@ -91,9 +99,12 @@ def test_of_several_graphs_the_configured_one_is_compiled(tmp_path: Path) -> Non
     ("arguments", "code", "said"),
     [
         (("dense.onnx", "dense.onnx"), 2, "belongs to the source model"),
-        (("dense.onnx", "out.ort"), 2, "the extension of the format onnx is .onnx"),
+        (("dense.onnx", "out.ort"), 2, "the extension of the format onnx is .onnx; --format ort writes .ort"),
         (("dense.onnx", "out.onnx", "--format", "ort"), 2, "the extension of the format ort is .ort"),
         (("dense.onnx", "out.ort", "--format", "ort", "--weights", "w"), 2, "an .ort file holds all weights"),
+        (("dense.onnx", "out.ort", "--format", "ort", "--provider", "x"), 2, "an .ort file is made for the CPU"),
+        (("dense.onnx", "out.onnx", "--provider-option", "a=1"), 2, "go with --provider"),
+        (("dense.onnx", "out.onnx", "--provider", "Absent"), 3, "execution provider 'Absent'"),
         (("dense.onnx", "out.onnx", "--dim", "batch"), 2, "give NAME=VALUE"),
         (("dense.onnx", "out.onnx", "--dim", "batch=0"), 2, "give NAME=VALUE"),
         (("dense.onnx", "out.onnx", "--dim", "Batch=2"), 2, "no input of dense.onnx has a free dimension of that name"),
@@ -110,6 +121,20 @@ def test_what_compile_refuses(folder: Path, arguments: tuple[str, ...], code: in
     assert (done.returncode, done.stdout) == (code, "")
     assert said in " ".join(done.stderr.split()), done.stderr
     assert sorted(os.listdir(folder)) == before
+
+
+def test_compile_for_a_provider(folder: Path) -> None:
+    (folder / "outer.txt").write_text("of another time")
+    done = run(folder, "compile", "dense.onnx", "out.onnx", "--provider", "cpuexecutionprovider", "--json")
+    assert list(json.loads(done.stdout)["files"]) == ["out.onnx"]
+    library = ("--provider", "ggml", "--provider-library", str(ggml_library()), "--provider-option", "threads=1")
+    done = run(folder, "compile", "dense.onnx", "ggml.onnx", *library)
+    assert done.returncode == 2
+    assert "--dim 'batch=N' at the terminal" in done.stderr
+    done = run(folder, "compile", "dense.onnx", "ggml.onnx", "--dim", "batch=1", *library)
+    assert done.returncode == 4
+    assert "ggml compiles nothing ahead of time" in done.stderr
+    assert not (folder / "ggml.onnx").exists()
 
 
 def test_show_describes_a_graph(folder: Path) -> None:
@@ -148,12 +173,38 @@ def test_show_tells_weights_that_are_missing_or_cut_off(folder: Path) -> None:
     assert wanted in run(folder, "show", "outside.onnx").stdout.splitlines()
 
 
+def test_show_of_a_folder_tells_a_bad_file_beside_good_ones(folder: Path) -> None:
+    (folder / "bad.onnx").write_bytes(b"")
+    done = run(folder, "show", ".")
+    assert (done.returncode, done.stderr) == (3, "Error: 1 of 3 files could not be read\n")
+    lines = done.stdout.splitlines()
+    assert "file           bad.onnx, error: the file is empty (0x80070570)" in lines
+    assert {"file           dense.onnx, ONNX", "file           outside.onnx, ONNX"} < set(lines)
+    records = json.loads(run(folder, "show", ".", "--json").stdout)["files"]
+    assert [record.get("error") for record in records] == ["the file is empty (0x80070570)", None, None]
+
+
+def test_show_of_a_folder_with_a_bad_gguf_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "bad.gguf").write_bytes(b"")
+    done = run(tmp_path, "show", ".")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert "bad.gguf: the file is empty" in done.stderr
+
+
+def test_show_of_a_folder_with_a_bad_gguf_file(folder: Path) -> None:
+    (folder / "bad.gguf").write_bytes(b"")
+    done = run(folder, "show", ".")
+    assert done.returncode == 3
+    assert "file           bad.gguf, error: the file is empty (0x80070570)" in done.stdout.splitlines()
+
+
 def test_show_tries_the_providers(folder: Path) -> None:
     onnx_models.save(onnx_models.badop(), folder / "bad.onnx")
     lines = run(folder, "show", "dense.onnx", "--providers").stdout.splitlines()
     assert "provider       CPUExecutionProvider (CPU): takes it" in lines
     (entry, *_) = json.loads(run(folder, "show", "bad.onnx", "--providers", "--json").stdout)["providers"]
     assert (entry["provider"], entry["target"], entry["takes_it"]) == ("CPUExecutionProvider", "CPU", False)
+    assert entry["problem"].startswith("Load model from "), "the only model is named once"
     assert "NoSuchOperator" in entry["problem"]
 
 

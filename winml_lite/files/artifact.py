@@ -83,6 +83,8 @@ class OnnxArtifact:
     """External locations that are more than initializers of the main graph: those of subgraphs, functions, ..."""
     large_tensors: tuple[LargeTensor, ...] = ()
     """Those of the main graph."""
+    compiled_for: str | None = None
+    """The execution provider whose compiled nodes the graph has (`ep_context.py`)."""
     has_listed_constants: bool = False
     """Whether the graph lists initializers as inputs that cannot get other values (`listed_constants.py`)."""
     shareable_pairs: frozenset[tuple[int, int]] = frozenset()

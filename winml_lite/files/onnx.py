@@ -18,9 +18,10 @@ from dataclasses import dataclass, field, replace
 from ..errors import FILE_CORRUPT, WinMLError
 from ..values import FROM_ONNX_TYPE
 from .artifact import Dimension, LargeTensor, OnnxArtifact, Port, foreign_port, foreign_tensor, model_metadata
+from .ep_context import context_source, only_source
 from .listed_constants import FIRST_WITHOUT
 from .mapped import Data, open_mapped
-from .onnx_tensor import Tensor, read_entry
+from .onnx_tensor import Tensor, read_entry, read_sparse
 from .protobuf import BYTES, VARINT, Span, fields, payloads, text
 from .sharing import cache_pairs, shareable
 from .signatures import HEAD_SIZE, foreign_content
@@ -133,6 +134,8 @@ class _Graph:
     """How often each value is read by a node, subgraphs included."""
     caches: list[tuple[bytes, bytes]] = field(default_factory=list)
     """(past, present) names of GroupQueryAttention nodes of the main graph."""
+    sources: set[str] = field(default_factory=set)
+    """Providers that compiled nodes of the main graph."""
 
     def read(self, data: Data, span: Span, depth: int = 0) -> None:
         if depth > _DEEPEST_SUBGRAPH:
@@ -167,6 +170,8 @@ class _Graph:
         self.uses.update(inputs)
         if depth == 0:
             self.caches += cache_pairs(domain, operator, inputs, outputs)
+        if depth == 0 and (domain, operator) == (b"com.microsoft", b"EPContext"):
+            self.sources.add(context_source(data, span))
 
     def _read_attribute(self, data: Data, span: Span, depth: int) -> None:
         single = sparse = None
@@ -178,7 +183,7 @@ class _Graph:
                 self._read_tensor(data, part, is_initializer=False)
             elif number == 22:
                 sparse = sparse or (Tensor(), Tensor())
-                _read_sparse(data, part, sparse)
+                read_sparse(data, part, sparse)
             elif number == 23:
                 self._read_sparse_tensor(data, part, is_initializer=False)
             elif number in (6, 11):
@@ -198,7 +203,7 @@ class _Graph:
 
     def _read_sparse_tensor(self, data: Data, span: Span, is_initializer: bool) -> None:
         values, indices = Tensor(), Tensor()
-        _read_sparse(data, span, (values, indices))
+        read_sparse(data, span, (values, indices))
         if is_initializer:
             self.initializers.add(values.name)
         self._note(values, is_nested=True)
@@ -218,13 +223,6 @@ class _Graph:
                 self._read_node(data, part, depth=1)
             elif number == 11:
                 self._read_attribute(data, part, depth=1)
-
-
-def _read_sparse(data: Data, span: Span, tensors: tuple[Tensor, Tensor]) -> None:
-    """SparseTensorProto: values, which carry the name, and indices."""
-    for number, part in payloads(data, span):
-        if number in (1, 2):
-            tensors[number - 1].read(data, part)
 
 
 @dataclass(slots=True)
@@ -291,6 +289,7 @@ class _Model:
             external_sizes=graph.external_sizes,
             nested_locations=frozenset(graph.nested_locations),
             large_tensors=graph.large_tensors,
+            compiled_for=only_source(graph.sources),
             has_listed_constants=self.ir_version < FIRST_WITHOUT and len(open_inputs) < len(graph.inputs),
             shareable_pairs=shareable(
                 graph.caches, graph.uses, [port.name for port in inputs], [port.name for port in outputs]

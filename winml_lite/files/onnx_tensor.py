@@ -65,6 +65,13 @@ class Tensor:
         return int(digits)
 
 
+def read_sparse(data: Data, span: Span, tensors: tuple[Tensor, Tensor]) -> None:
+    """Read a SparseTensorProto: values, which carry the name, and indices."""
+    for number, part in payloads(data, span):
+        if number in (1, 2):
+            tensors[number - 1].read(data, part)
+
+
 def read_entry(data: Data, span: Span) -> tuple[str, str]:
     """Read a StringStringEntryProto."""
     key = value = ""

@@ -93,7 +93,8 @@ def audio_source(samples: Any, channels: int | None, sample_format: str | None) 
     if channels is not None and number_value(channels, "channels", CHANNELS_MAX, 1) != own:
         raise ValueError(f"channels is {channels}, the array has {own}")
     if not 1 <= own <= CHANNELS_MAX:
-        raise ValueError(f"an array of shape {array.shape} has {own} channels, not 1..{CHANNELS_MAX}")
+        mend = "; transpose samples of shape (channels, frames)" if own > CHANNELS_MAX else ""
+        raise ValueError(f"an array of shape {array.shape} has {own} channels, not 1..{CHANNELS_MAX}{mend}")
     return AudioSource(array, array.dtype, own)
 
 
@@ -121,7 +122,7 @@ def audio_layout(options: AudioTensorOptions, channels: int) -> AudioLayout:
     if layout is None or layout == TensorLayout.UNSPECIFIED:
         layout = TensorLayout.NT if wanted == 1 else TensorLayout.NCT
     if layout not in (TensorLayout.NT, TensorLayout.NCT):
-        raise ValueError(f"the layout of sound is NT or NCT, not {layout!r}")
+        raise ValueError(f"the layout of sound is NT or NCT of TensorLayout, not {layout!r}")
     if layout == TensorLayout.NT and wanted != 1:
         raise ValueError(f"layout NT has one channel, not {wanted}; use NCT, or options.channels=1")
     window = number_value(options.window_frames, "window_frames", UINT32_MAX)
@@ -131,7 +132,8 @@ def audio_layout(options: AudioTensorOptions, channels: int) -> AudioLayout:
     if hop and not window:
         raise ValueError("hop_frames needs window_frames")
     if options.data_type not in FLOATS:
-        raise WinMLError(E_INVALIDARG, _CONTEXT, f"sound is FLOAT32 or FLOAT16, not {options.data_type!r}")
+        known = "FLOAT32 or FLOAT16 of TensorDataType"
+        raise WinMLError(E_INVALIDARG, _CONTEXT, f"sound is {known}, not {options.data_type!r}")
     if wanted != channels and 1 not in (wanted, channels):
         raise WinMLError(E_INVALIDARG, _CONTEXT, f"{channels} channels cannot be made {wanted}, only one or all of one")
     data_type = TensorDataType(options.data_type)

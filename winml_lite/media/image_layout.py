@@ -99,7 +99,8 @@ def image_layout(options: ImageTensorOptions, size: tuple[int, int], context: st
     """Check all options; `size` is the size to be taken when they have none."""
     letters = _LETTERS.get(options.channel_order)
     if letters is None:
-        raise ValueError(f"channel_order must be RGB, BGR, GRAY, RGBA or BGRA, not {options.channel_order!r}")
+        known = "RGB, BGR, GRAY, RGBA or BGRA of TensorChannelOrder"
+        raise ValueError(f"channel_order must be {known}, not {options.channel_order!r}")
     width, height = size if options.size is None else image_size(options.size)
     mode = ImageResizeMode(options.resize_mode)
     letterbox = _four(options.letterbox_value, "letterbox_value")
@@ -109,13 +110,11 @@ def image_layout(options: ImageTensorOptions, size: tuple[int, int], context: st
     scale, mean = _four(normalization.scale, "scale"), _four(normalization.mean, "mean")
     quantization = _checked(options.quantization)
     if options.data_type not in _FLOATS and options.data_type not in _INTEGERS:
-        raise WinMLError(
-            E_INVALIDARG, context, f"an image tensor is FLOAT32, FLOAT16, INT8 or UINT8, not {options.data_type!r}"
-        )
+        known = "FLOAT32, FLOAT16, INT8 or UINT8 of TensorDataType"
+        raise WinMLError(E_INVALIDARG, context, f"an image tensor is {known}, not {options.data_type!r}")
     if options.layout not in _LAYOUTS:
-        raise WinMLError(
-            E_INVALIDARG, context, f"the layout of an image tensor is NCHW or NHWC, not {options.layout!r}"
-        )
+        known = "NCHW or NHWC of TensorLayout"
+        raise WinMLError(E_INVALIDARG, context, f"the layout of an image tensor is {known}, not {options.layout!r}")
     divisor, zero_point = _rounding(quantization, options.data_type in _FLOATS, context)
     return ImageLayout(
         TensorDataType(options.data_type),

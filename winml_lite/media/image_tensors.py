@@ -36,7 +36,10 @@ def write_image(source: PixelSource, layout: ImageLayout, storage: Storage, cont
         raise WinMLError(E_INVALIDARG, context, f"the picture becomes {wanted}, the tensor is {found}")
     storage.settle()
     with StorageLock(storage, TensorLockMode.WRITE):
-        _convert(source, layout, storage)
+        if source.may_lie_in(storage.data):
+            np.copyto(storage.data, image_storage(source, layout).data)
+        else:
+            _convert(source, layout, storage)
         storage.publish()
 
 

@@ -52,6 +52,9 @@ class Nv12Pixels:
             return gray[..., None]
         return np.stack((red, green, blue), axis=-1)
 
+    def may_lie_in(self, memory: Pixels) -> bool:
+        return np.may_share_memory(self._luma, memory) or np.may_share_memory(self._chroma, memory)
+
 
 def _numbers(index: Index) -> npt.NDArray[np.intp]:
     return np.arange(index.start, index.stop, index.step or 1) if isinstance(index, slice) else index

@@ -109,7 +109,7 @@ class TensorQuantization:
 
 @dataclass(frozen=True, slots=True)
 class ImageTensorOptions:
-    """What a picture tensor looks like, and how pixels get into it. Checked when it is used."""
+    """What a picture tensor looks like, and how pixels get into it. Checked when it is used, after the picture."""
 
     data_type: TensorDataType = TensorDataType.FLOAT32
     """FLOAT32, FLOAT16, INT8 or UINT8."""

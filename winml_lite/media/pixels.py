@@ -45,6 +45,9 @@ class PixelSource(Protocol):
     def values(self, lines: Any, columns: Index) -> Floats:
         """Return these columns of some rows in a new array (row, column, channel)."""
 
+    def may_lie_in(self, memory: Pixels) -> bool:
+        """Whether writing to `memory` may change the pixels."""
+
 
 class PackedPixels:
     """Pixels of 8-bit channels in memory, in any strides.
@@ -64,6 +67,9 @@ class PackedPixels:
 
     def values(self, lines: Pixels, columns: Index) -> Floats:
         return taken(lines, columns).astype(np.float32, order="C")
+
+    def may_lie_in(self, memory: Pixels) -> bool:
+        return np.may_share_memory(self._data, memory)
 
 
 class RoundedGray(PackedPixels):
@@ -111,6 +117,9 @@ class PillowPixels:
 
     def values(self, lines: Pixels, columns: Index) -> Floats:
         return taken(lines, columns).astype(np.float32, order="C")
+
+    def may_lie_in(self, memory: Pixels) -> bool:
+        return bool(getattr(self._picture, "readonly", False))  # so Pillow marks pictures over memory of others
 
     def _span(self, rows: slice) -> Pixels:
         """Return rows of the part that was copied last, or of the next one: blocks are asked for from the top."""
@@ -216,7 +225,9 @@ def _from_array(image: Any, raw: RawPicture, is_gray: bool) -> PackedPixels:
     if array.ndim == 2:
         array = array[..., None]
     if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or 0 in array.shape:
-        raise ValueError(f"an image array has shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), not {np.shape(image)}")
+        shape = np.shape(image)
+        mend = "; transpose pixels of shape (channels, H, W)" if len(shape) == 3 and shape[0] in (3, 4) else ""
+        raise ValueError(f"an image array has shape (H, W), (H, W, 1), (H, W, 3) or (H, W, 4), not {shape}{mend}")
     if array.shape[2] == 1:
         return PackedPixels(array, "L")
     kind = ImageFormat.RGBA8 if raw.image_format is None else image_format(raw.image_format)

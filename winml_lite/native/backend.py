@@ -21,6 +21,7 @@ from ..values import Descriptor, EngineInfo, ExecutionTargetKind, SpeculativeCap
 from .hardware import Device
 from .saved_state import SavedState
 from .segments import Segments
+from .stopping import StopRequest
 
 EngineKey = Literal["ort", "llama"]
 
@@ -98,13 +99,14 @@ class CompileOptions:
     """Whether the result shall suit any hardware, and not only the device it is compiled for."""
     dimension_overrides: tuple[tuple[str, int], ...] = ()
     operator_libraries: tuple[str, ...] = ()
+    provider_options: tuple[tuple[str, str], ...] = ()
 
 
 class CompileOutput(Protocol):
     """Takes what a compilation makes. What it raises ends the compilation and reaches the caller as it is.
 
-    Either everything comes through its calls, made on the thread of the compilation, initializers first; or it has a
-    path, and the engine may write some or all of the files itself. Data is readable until the call returns.
+    Either all comes through its calls, on the thread of the compilation, initializers first; or it has a path, and the
+    engine may write some or all of the files itself. Data is readable until the call returns.
     """
 
     @property
@@ -151,9 +153,8 @@ class Sequence(Protocol):
 
 
 class Speculation(Protocol):
-    """Steps over several positions at once, with the logits of each, and drafts of what may follow (runtime §10).
-
-    A step leaves the bindings and the outputs of runs as they are.
+    """Steps over several positions at once, with the logits of each, and drafts of what may follow (runtime §10). They
+    leave the bindings and the outputs of runs as they are.
     """
 
     @property
@@ -198,9 +199,8 @@ class StageExecutor(Protocol):
         """None for a stage without state of its own."""
 
     def bind_input(self, index: int, storage: Storage | None) -> None:
-        """Bind (None: unbind) an input until the next bind. Contents are read at `run`.
-
-        Raises 0x80070057 on a mismatch of type, rank or a fixed extent, and for a managed state input.
+        """Bind (None: unbind) an input until the next bind; contents are read at `run`. 0x80070057 on a mismatch of
+        type, rank or a fixed extent, and for a managed state input.
         """
 
     def bind_output(self, index: int, storage: Storage | None, wanted: bool) -> None:
@@ -216,13 +216,15 @@ class StageExecutor(Protocol):
         """Forget the last run."""
 
     def output(self, index: int) -> Storage:
-        """The storage that output `index` of the last run went to.
-
-        Fresh memory stays valid and unchanged for as long as somebody refers to the storage, whatever runs follow.
+        """The storage that output `index` of the last run went to. Fresh memory stays valid and unchanged for as long
+        as somebody refers to the storage, whatever runs follow.
         """
 
     def abort(self) -> None:
         """Ask a `run` on another thread to stop early; that run then fails with 0x800704C7."""
+
+    def watch(self, request: StopRequest) -> None:
+        """Look at `request` in each run, and fail with 0x800704C7 for it."""
 
 
 class OrtStageExecutor(StageExecutor, Protocol):
@@ -276,9 +278,7 @@ _registry = _Registry()
 
 
 def backend(key: EngineKey) -> Backend:
-    """Return the backend, importing its module on first use. The engine's library itself is loaded when it is needed,
-    by `build_stage` for example.
-    """
+    """Return the backend, importing its module on first use; the engine's library is loaded when it is needed."""
     found = _registry.loaded.get(key)
     if found is None:
         module = importlib.import_module(_MODULES[key], __package__)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from winml_lite.checks import flag_value, index_value, number_value, path_value, text_value
+from winml_lite.checks import engine_text, flag_value, index_value, number_value, path_value, text_value
 
 
 class Five:
@@ -52,6 +52,13 @@ def test_texts() -> None:
     assert text_value("", "name") == ""
     with pytest.raises(ValueError, match="name must be a str, not bytes"):
         text_value(b"x", "name")
+
+
+@pytest.mark.parametrize("value", ["a\0b", "\ud800", b"x"])
+def test_texts_that_c_would_not_get_whole(value: object) -> None:
+    assert engine_text("größe", "name") == "größe"
+    with pytest.raises(ValueError, match="name must be"):
+        engine_text(value, "name")
 
 
 def test_paths() -> None:

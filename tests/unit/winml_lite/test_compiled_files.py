@@ -162,6 +162,38 @@ def test_files_that_the_engine_writes_beside_the_artifact_come_along(tmp_path: P
 # --- paths ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_a_file_of_the_engine_with_the_name_of_the_weights(tmp_path: Path, comes_first: bool) -> None:
+    def compile_model(output: CompileOutput) -> None:
+        assert output.path is not None
+        if not comes_first:
+            output.place(memoryview(LARGE))
+        Path(output.path).with_name("w.bin").write_bytes(b"of the engine")
+        if comes_first:
+            output.place(memoryview(LARGE))
+        output.write(memoryview(b"!"))
+
+    with failing(0x80070057) as caught:
+        compile_into(Destination(str(tmp_path), "out.onnx", "w.bin"), SOURCE, compile_model, CONTEXT)
+    assert "give the weights another name" in str(caught.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_file_of_the_engine_in_place_of_the_weights_of_the_source(tmp_path: Path) -> None:
+    def compile_model(output: CompileOutput) -> None:
+        assert output.path is not None
+        Path(output.path).with_name("w.bin").write_bytes(b"of the engine")
+        output.write(memoryview(b"!"))
+
+    (tmp_path / "w.bin").write_bytes(LARGE)
+    source = OnnxArtifact((), (), "onnx", path=str(tmp_path / "in.onnx"), external_locations=("w.bin",))
+    with failing(0x80070057) as caught:
+        compile_into(Destination(str(tmp_path), "out.onnx", None), source, compile_model, CONTEXT)
+    assert "w.bin belongs to the source model" in str(caught.value)
+    assert os.listdir(tmp_path) == ["w.bin"]
+    assert (tmp_path / "w.bin").read_bytes() == LARGE
+
+
 def test_paths_are_relative_to_the_artifact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "made").mkdir()
     monkeypatch.chdir(tmp_path)

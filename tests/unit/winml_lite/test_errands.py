@@ -72,7 +72,7 @@ def test_ctrl_c_during_the_call() -> None:
 
     def work() -> None:
         interrupt_the_caller()
-        stopped.wait(10)
+        stopped.wait(100)
         answers.append(errands.ask(fail))
 
     errands.run(work, stopped.set)
@@ -104,11 +104,11 @@ def test_ctrl_c_while_the_thread_starts_does_not_do_the_work_twice(monkeypatch: 
     def work() -> None:
         ran.append("work")
         begun.set()
-        stopped.wait(10)
+        stopped.wait(100)
 
     def start(work: Callable[[], object]) -> None:
         start_thread(work)
-        begun.wait(10)
+        begun.wait(100)
         raise KeyboardInterrupt
 
     monkeypatch.setattr("winml_lite.native.errands.start_thread", start)
@@ -139,5 +139,5 @@ def test_a_second_ctrl_c_leaves_at_once_and_the_call_is_told() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         errands.run(work, lambda: signal.raise_signal(signal.SIGINT))
-    assert is_told.wait(10)
+    assert is_told.wait(100)
     assert answers == [False, False]

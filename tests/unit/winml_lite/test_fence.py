@@ -28,14 +28,14 @@ def test_the_end_wakes_everybody() -> None:
         thread.start()
     core.complete()
     for thread in threads:
-        thread.join(10)
+        thread.join(100)
     assert woken == [True] * 4
 
 
 def test_a_wait_longer_than_one_look_around() -> None:
     core = FenceCore()
     Timer(0.45, core.complete).start()
-    assert core.wait(10)
+    assert core.wait(100)
 
 
 def test_waits_leave_nothing_behind() -> None:

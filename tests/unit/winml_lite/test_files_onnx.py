@@ -51,6 +51,26 @@ def test_negative_extent_is_free() -> None:
     assert artifact.inputs[0].dimensions == (None, 3)
 
 
+@pytest.mark.parametrize(
+    ("sources", "compiled_for"),
+    [(("QNN",), "QNN"), (("a", "a"), "a"), (("a", "b"), None), (("",), None), ((), None)],
+)
+def test_the_provider_that_has_compiled_a_graph(sources: tuple[str, ...], compiled_for: str | None) -> None:
+    assert read(onnx_models.ep_context(*sources)).compiled_for == compiled_for
+
+
+def test_what_a_provider_has_compiled_is_no_text() -> None:
+    model = onnx_models.ep_context("QNN")
+    model.graph.node[0].attribute.insert(0, helper.make_attribute("ep_cache_context", b"\xff\xfe"))
+    assert read(model).compiled_for == "QNN"
+
+
+def test_a_compiled_node_of_another_domain_is_none() -> None:
+    model = onnx_models.ep_context("QNN")
+    model.graph.node[0].domain = "else"
+    assert read(model).compiled_for is None
+
+
 def test_r35_scalar_and_unknown_rank() -> None:
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name, shape in (("s", []), ("u", None))]
     artifact = read(model_with(inputs))

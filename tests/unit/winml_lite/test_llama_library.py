@@ -21,7 +21,7 @@ BLOCKED = "import sys; sys.modules['llama_cpp'] = None\n"
 def run(code: str) -> str:
     """Run a program in a new interpreter and return what it printed."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=500, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout

@@ -14,6 +14,7 @@ from winml_lite import (
     ImageTensorOptions,
     NotSupportedError,
     Runtime,
+    TensorAccessMode,
     TensorChannelOrder,
     TensorDataType,
     TensorLayout,
@@ -133,6 +134,16 @@ def test_a_frame_into_a_tensor_that_is_there(runtime: Runtime) -> None:
     assert destination.to_numpy().tolist() == expected.to_numpy().tolist()
     with failing(INVALID):
         runtime.write_tensor_from_nv12(destination, noise(6, 4).tobytes(), metadata=metadata)
+
+
+def test_a_frame_that_lies_in_the_tensor_is_read_before_it_is_overwritten(runtime: Runtime) -> None:
+    memory = np.zeros(3 * 600 * 600, np.uint8)
+    frame = memory[: 600 * 600 * 3 // 2].reshape(900, 600)
+    frame[:600], frame[600:] = 100, 128  # gray: 100 of 16 to 235 is 98 of 0 to 255
+    view = runtime.tensor_from_buffer(memory, T.UINT8, (1, 600, 600, 3), access=TensorAccessMode.READWRITE)
+    options = ImageTensorOptions(data_type=T.UINT8, layout=TensorLayout.NHWC)
+    runtime.write_tensor_from_nv12(view, memory.data, metadata=VideoFrameMetadata(600, 600), options=options)
+    assert set(memory.tolist()) == {98}
 
 
 @pytest.mark.parametrize("metadata", [VideoFrameMetadata(3, 2), VideoFrameMetadata(2, 3), VideoFrameMetadata(4, 2, 3)])

@@ -16,6 +16,7 @@ from ...handles import Resource
 from ...storage import Bytes
 from ..activity import SOME_THREAD, Activity, free_last
 from ..ffi import view_memory
+from ..stopping import StopRequest
 from .api import LlamaApi, retyped
 from .library import ENGINE, c_library, log
 from .memory import host_memory
@@ -55,18 +56,23 @@ class AbortFlag:
     would take the interpreter lock hundreds of times per token.
     """
 
-    __slots__ = ("_bytes", "_strlen", "address")
+    __slots__ = ("_bytes", "_strlen", "address", "request")
 
     def __init__(self) -> None:
         self._bytes = (ctypes.c_ubyte * 2)()
         self._strlen = c_library().strlen
         self.address = ctypes.addressof(self._bytes)
+        self.request: StopRequest | None = None
 
     def set(self) -> None:
         self._bytes[0] = 1
 
     def clear(self) -> None:
+        """Begin a computation; 0x800704C7 if it shall stop."""
         self._bytes[0] = 0
+        request = self.request
+        if request is not None and request.cancelled is not None:
+            request.check_cancelled()
 
     @property
     def is_set(self) -> bool:

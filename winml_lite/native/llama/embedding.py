@@ -26,6 +26,7 @@ from ..activity import SOME_THREAD, Activity, apart, free_last
 from ..backend import Sequence, Speculation
 from ..saved_state import SavedState
 from ..segments import Segments
+from ..stopping import StopRequest
 from .api import LlamaApi, retyped
 from .context import AbortFlag, decode_error
 from .library import ENGINE, log
@@ -268,6 +269,10 @@ class EmbeddingExecutor:
     def abort(self) -> None:
         """Stop a run that another thread is in."""
         self._abort.set()
+
+    def watch(self, request: StopRequest) -> None:
+        """Look at `request` in each run."""
+        self._abort.request = request
 
 
 def _batches(lengths: list[int], size: int, max_texts: int) -> Iterator[tuple[int, int]]:

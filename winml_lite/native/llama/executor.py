@@ -16,6 +16,7 @@ from ..activity import at_exit
 from ..backend import Sequence, Speculation
 from ..saved_state import SavedState
 from ..segments import Segments
+from ..stopping import StopRequest
 from .saved_state import LlamaSavedState
 from .segments import LlamaSegments, Segment
 from .sequence import Ids, LlamaSequence
@@ -166,6 +167,10 @@ class LlamaExecutor:
     def abort(self) -> None:
         """Stop a run that another thread is in."""
         self._sequence.abort()
+
+    def watch(self, request: StopRequest) -> None:
+        """Look at `request` in each run."""
+        self._sequence.watch(request)
 
     def _release_row(self) -> None:
         """Give the last fresh output its own memory if somebody refers to it: the engine's is overwritten next."""

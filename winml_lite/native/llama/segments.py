@@ -159,7 +159,8 @@ def check_plan(model: LlamaModel, batch_size: int, plan: SegmentPlan) -> None:
     widest = max((part.row_count for part in plan.parts if not part.is_causal), default=0)
     if widest > batch_size:
         text = f"{widest} rows attend to each other, a batch takes {batch_size}; build the stage with"
-        mend = f"llama_options().batch_size = {widest} or more (genai.load(..., batch_size={widest}))"
+        mend = f"llama_options().batch_size = {widest} or more (genai.load(..., batch_size={widest})"
+        mend = f"{mend}, or at the terminal --batch-size {widest})"
         raise WinMLError(NOT_SUPPORTED, _BIND, f"{text} {mend}")
     placed = [part.offsets is not None for part in plan.parts]
     if any(placed) and (placed[-1] or not model.has_row_axes):

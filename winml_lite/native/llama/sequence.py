@@ -23,6 +23,7 @@ import numpy.typing as npt
 from ... import errors
 from ...errors import WinMLError
 from ..activity import apart
+from ..stopping import StopRequest
 from .context import MAX_ROWS, AbortFlag, Context, ContextSettings, decode_error
 from .guard import takes_rows
 from .model import LlamaModel
@@ -123,6 +124,10 @@ class LlamaSequence:
     def abort(self) -> None:
         """Make the evaluation that another thread is in fail soon."""
         self._abort.set()
+
+    def watch(self, request: StopRequest) -> None:
+        """Look at `request` in each evaluation."""
+        self._abort.request = request
 
     def evaluate(self, ids: Ids, wants_logits: bool) -> None:
         """Append the tokens; the logits of the last one are then in the context if they are wanted."""

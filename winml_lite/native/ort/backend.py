@@ -162,6 +162,8 @@ def _device(artifact: OnnxArtifact, placement: Placement) -> Device | None:
         if artifact.compiled_for is None:
             raise
         text = f"{error.native_message}; {artifact.compiled_for} has compiled this model, and nothing else runs it"
+        if placement.kind is None:  # built-in providers do not list their devices, and want a class of hardware
+            text += "; create_ort_execution_target also says on what hardware"
         raise WinMLError(error.hresult, error.context, text) from None
 
 

@@ -13,6 +13,7 @@ from functools import partial
 from ...handles import Resource, finalizer
 from ...storage import Storage
 from ..activity import is_leaving
+from ..stopping import StopRequest
 from . import api
 from .environment import owned
 from .session import Session
@@ -31,6 +32,7 @@ class RunControl:
         self._lock = threading.Lock()
         self.stopped = False
         """`stop` was called; `clear_stop` is due."""
+        self.request: StopRequest | None = None
 
     def stop(self) -> None:
         """Make the present run end early. May be called from any thread."""
@@ -48,9 +50,14 @@ class RunControl:
 class PreparedCall:
     """Arguments of `Run`, or a binding for `RunWithBinding`, for the inputs and outputs of the next runs."""
 
-    def __init__(self, session: Session, open_inputs: Sequence[int], control: RunControl) -> None:
-        """`open_inputs` are those that the caller binds; the values of others are put into `input_values`."""
+    def __init__(self, session: Session, open_inputs: Sequence[int], control: RunControl, may_bind: bool) -> None:
+        """`open_inputs` are those that the caller binds; the values of others are put into `input_values`.
+
+        `may_bind`: whether a binding reads its inputs when it runs. Providers with memory of their own, which may be
+        the CPU's, get their copies when an input is bound, and would miss what is written to it later.
+        """
         self._session = session
+        self._may_bind = may_bind
         self._open_inputs = open_inputs
         self._run_options = control.options
         self._count = len(session.inputs)
@@ -82,7 +89,7 @@ class PreparedCall:
             if storage is not None:
                 self.input_values[index] = value_of(storage)
         session, slots = self._session.resource.pointer, self.slots
-        if slots.has_fresh:
+        if slots.has_fresh or not self._may_bind:
             arguments = self._names, self.input_values, self._count, slots.names, slots.count, slots.values
             return partial(api.Run, session, self._run_options.pointer, *arguments)
         return partial(api.RunWithBinding, session, self._run_options.pointer, self._bind(inputs))

@@ -19,10 +19,12 @@ from ..activity import SOME_THREAD
 from ..backend import Sequence, Speculation, StageOptions
 from ..saved_state import SavedState
 from ..segments import Segments
+from ..stopping import StopRequest
 from . import api
 from .calls import PreparedCall, RunControl
 from .pairs import StatePair, check_pairs
-from .ports import Exposure, Symbols, check_port, foreign_text, sequence_length
+from .placement import CPU_PROVIDER
+from .ports import Exposure, Symbols, check_port, foreign_text, misfit_reason, misfit_text, sequence_length
 from .saved_state import OrtSavedState
 from .session import Session
 from .speculation import OrtSpeculation, find_rows
@@ -77,7 +79,7 @@ class OrtExecutor:
         self._exposure = Exposure(session.outputs)
         self._symbols = Symbols(session.inputs, self._managed_inputs)
         self._control: RunControl = RunControl(session) if twin_of is None else twin_of._control
-        self._call = PreparedCall(session, self._open_inputs, self._control)
+        self._call = PreparedCall(session, self._open_inputs, self._control, provider_name == CPU_PROVIDER)
         self._invoke: Callable[[], int | None] = int  # replaced before the first run
         self._copies: list[tuple[int, Storage]] = []
         self._late_copies: list[tuple[Storage, Storage]] = []
@@ -146,6 +148,9 @@ class OrtExecutor:
             activity.running = SOME_THREAD
             if activity.barred:
                 activity.refuse()
+            request = control.request
+            if request is not None and request.cancelled is not None:
+                request.check_cancelled()
             status = self._invoke()
         finally:
             activity.running = 0
@@ -184,7 +189,13 @@ class OrtExecutor:
                 api.ReleaseStatus(status)
                 raise WinMLError(CANCELLED, _RUN, "the run was stopped")
         if status:
-            api.raise_status(status, _RUN)
+            try:
+                api.raise_status(status, _RUN)
+            except WinMLError as error:
+                reason = misfit_reason(error.native_message or "", self._session.outputs, self._bound_outputs)
+                if reason is None:
+                    raise
+                raise WinMLError(E_INVALIDARG, _RUN, reason) from error
 
     def commit(self) -> None:
         if self._late_copies:
@@ -208,6 +219,9 @@ class OrtExecutor:
     def abort(self) -> None:
         if self._activity.running:
             self._control.stop()
+
+    def watch(self, request: StopRequest) -> None:
+        self._control.request = request
 
     def output(self, index: int) -> Storage:
         context = "IWinMLStage.GetOutput"
@@ -372,11 +386,7 @@ class OrtExecutor:
             late = index in self._caller_pairs
             if produced.descriptor != target.descriptor and not (late and produced.data.size == target.data.size):
                 name = self._session.outputs[index].name
-                raise WinMLError(
-                    E_INVALIDARG,
-                    _RUN,
-                    f"output {name!r} was produced with shape {produced.shape}, the bound tensor has {target.shape}",
-                )
+                raise WinMLError(E_INVALIDARG, _RUN, misfit_text(name, produced.shape, target.shape))
             if late:
                 self._late_copies.append((target, produced))
             else:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 
 from ...errors import E_INVALIDARG, NOT_SUPPORTED, WinMLError
 from ...files.artifact import Port
 from ...storage import Storage, check_descriptor
 from ...values import FLOATING_TYPES, TensorDataType
+
+_BOUND, _MADE = (rf"\{{(?P<{side}>[\d,]*)\}}" for side in ("bound", "made"))
+_MISFITS = (
+    re.compile(rf"output '(?P<name>.*)' of node .* has shape {_BOUND} but the computed .* is {_MADE}"),
+    re.compile(rf"shape verification failed\. Current shape:{_BOUND} Requested shape:{_MADE}"),
+)
+"""What newer and older engines say of given memory that does not fit what they make."""
 
 
 def check_port(storage: Storage, port: Port, what: str) -> None:
@@ -31,6 +39,24 @@ def refuse_foreign_inputs(inputs: Sequence[Port]) -> None:
     for index, port in enumerate(inputs):
         if port.data_type is TensorDataType.UNDEFINED:
             raise WinMLError(NOT_SUPPORTED, "", f"input {index} {port.name!r}: {foreign_text(port)}")
+
+
+def misfit_text(name: str, made: tuple[int, ...], bound: tuple[int, ...]) -> str:
+    """Say that an output does not fit the tensor that is bound to it."""
+    mend = "bind a tensor of that shape, or request the output and get a new one"
+    return f"output {name!r} was produced with shape {made}, the bound tensor has {bound}; {mend}"
+
+
+def misfit_reason(message: str, outputs: Sequence[Port], bound: Sequence[Storage | None]) -> str | None:
+    """Return `misfit_text` for a failure of the engine; None for any other, and where the output cannot be told."""
+    found = next((match for pattern in _MISFITS if (match := pattern.search(message)) is not None), None)
+    if found is None:
+        return None
+    given, made = (tuple(int(extent) for extent in found[side].split(",") if extent) for side in ("bound", "made"))
+    pairs = zip(outputs, bound, strict=True)
+    names = [port.name for port, storage in pairs if storage is not None and storage.shape == given]
+    name = found.groupdict().get("name", names[0] if len(names) == 1 else None)
+    return misfit_text(name, made, given) if name in names else None
 
 
 def sequence_length(inputs: Sequence[Storage | None]) -> int:

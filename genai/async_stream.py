@@ -57,8 +57,8 @@ class AsyncTurn(Turn):
     def mend(self) -> str:
         """What to do when a call that waits blocks this turn's event loop."""
         return (
-            "the event loop of this thread has a stream of the model open: "
-            "use astream() or agenerate(), which let the loop go on meanwhile"
+            "the event loop of this thread has a stream or a call of the model open: "
+            "use astream(), agenerate() or another asynchronous call, which lets the loop go on meanwhile"
         )
 
     def wake(self) -> None:

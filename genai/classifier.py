@@ -1,33 +1,38 @@
 """Image classification: what is in a picture, by a network with one output per class.
 
-`ImageClassifier` runs the graph and reads its output. Loading is `classifier_loading.py`.
+`ImageClassifier` reads pictures and says what the output of the graph means. Running that is `classifier_stage.py`,
+loading `classifier_loading.py`, waiting for other calls `turn_calls.py`.
 """
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from winml_lite import Pipeline, Runtime, Stage, WinMLError
+from winml_lite import WinMLError
 
+from .cancellation import CancellationLatch, CancellationSource
 from .checks import index_value
-from .closing import Closing
+from .classifier_stage import ClassifierStage, Floats
+from .closing import AsyncClosing
 from .codes import INVALID_DATA
 from .image_preprocessing import ImagePreprocessing
 from .model_source import ENGINE_NAMES
+from .operation_failures import past_late_cancel
 from .picture import read_picture
+from .turn_calls import TurnCall, stopping
+from .turnstile import Turnstile
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-Floats = npt.NDArray[np.float32]
 ImageSource: TypeAlias = (
     "str | os.PathLike[str] | bytes | bytearray | memoryview | BinaryIO | Image | npt.NDArray[np.uint8]"
 )
@@ -49,40 +54,7 @@ class ImageLabel:
     """0 to 1; those of all classes add up to 1."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClassifierStage:
-    """A built pipeline of one classifier."""
-
-    runtime: Runtime
-    stage: Stage
-    pipeline: Pipeline
-    output: int
-    batch: int | None
-    """Pictures that a run takes; None is any number."""
-
-    def run(self, pictures: npt.NDArray[Any]) -> Floats:
-        """Return the output (pictures, classes) as float32."""
-        count = len(pictures)
-        if self.batch is not None and count < self.batch:  # a fixed batch is filled with what is thrown away again
-            pictures = np.concatenate([pictures, np.zeros((self.batch - count, *pictures.shape[1:]), pictures.dtype)])
-        with self.runtime.tensor_from_numpy(pictures) as tensor:
-            self.stage.bind_input(0, tensor)
-        self.pipeline.run()
-        with self.stage.output(self.output) as output:
-            values = output.to_numpy()
-        if sum(size > 1 for size in values.shape[1:]) > 1:
-            text = f"the model gives the shape {list(values.shape)}, not a number for each class"
-            raise WinMLError(INVALID_DATA, "classify", text)
-        return values.reshape(len(pictures), -1)[:count].astype(np.float32)
-
-    def close(self) -> None:
-        """Give the memory back."""
-        self.stage.close()
-        self.pipeline.close()
-        self.runtime.close()
-
-
-class ImageClassifier(Closing):
+class ImageClassifier(AsyncClosing):
     """A loaded image classifier. Make it with `genai.load_classifier`; close it, or use it in `with`.
 
     `name` is what it was loaded as, `engine` `"ONNX Runtime"`, `file` the model file, `class_count` the number of
@@ -108,7 +80,7 @@ class ImageClassifier(Closing):
         self._stage: ClassifierStage | None = stage
         self._runtime = stage.runtime
         self._batch = stage.batch or _LARGEST_BATCH
-        self._lock = threading.Lock()
+        self._turnstile = Turnstile()
 
     def __repr__(self) -> str:
         if self._stage is None:
@@ -118,34 +90,104 @@ class ImageClassifier(Closing):
         return f"<ImageClassifier {self.name!r} on {self.engine}, {facts}, {self.file}>"
 
     @overload  # a text is a list of texts, too: it counts as the path that it is
-    def classify(self, image: ImageSource, *, top: int = 5) -> tuple[ImageLabel, ...]: ...  # type: ignore[overload-overlap]
+    def classify(  # type: ignore[overload-overlap]
+        self,
+        image: ImageSource,
+        *,
+        top: int = 5,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> tuple[ImageLabel, ...]: ...
 
     @overload
-    def classify(self, image: Iterable[ImageSource], *, top: int = 5) -> list[tuple[ImageLabel, ...]]: ...
+    def classify(
+        self,
+        image: Iterable[ImageSource],
+        *,
+        top: int = 5,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> list[tuple[ImageLabel, ...]]: ...
 
     def classify(
-        self, image: ImageSource | Iterable[ImageSource], *, top: int = 5
+        self,
+        image: ImageSource | Iterable[ImageSource],
+        *,
+        top: int = 5,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
     ) -> tuple[ImageLabel, ...] | list[tuple[ImageLabel, ...]]:
         """Return the `top` likeliest classes of a picture, the likeliest first; of several pictures a list.
 
-        A picture is a path, the bytes of a file, a binary file object, a Pillow image, or an array uint8 (height,
-        width) or (height, width, channels) in the order red, green, blue. Pictures of files and of Pillow are turned
-        upright as their EXIF orientation says; what is transparent shows white. Several pictures share runs where the
-        model takes them; they are read as they are needed.
+        image: a path, the bytes of a file, a binary file object, a Pillow image, or an array uint8 (height, width) or
+            (height, width, channels) in the order red, green, blue; or several of them. Pictures of files and of
+            Pillow are turned upright as their EXIF orientation says; what is transparent shows white. Several pictures
+            share runs where the model takes them; they are read as they are needed.
+        cancellation: a `CancellationSource` that ends the call; it is then 0x800704C7.
+        timeout: seconds to wait for another call (None waits as long as it takes, TimeoutError after it).
 
         WinMLError: 0x80070002 for a missing file, 0x80070570 for one that is no picture, 0x8007007E where a file needs
         Pillow and it is not installed. TypeError or ValueError for what is no picture, RuntimeError after `close`.
         """
-        count = min(index_value(top, "top", minimum=1), self.class_count)
-        found = [self._labels(row, count) for row in self._rows(image)]
+        count = self._count(top)
+        found = [self._labels(row, count) for row in self._rows(image, self._call(cancellation, timeout))]
         return found[0] if is_picture(image) else found
 
-    def logits(self, image: ImageSource | Iterable[ImageSource]) -> Floats:
+    @overload
+    async def aclassify(  # type: ignore[overload-overlap]
+        self,
+        image: ImageSource,
+        *,
+        top: int = 5,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> tuple[ImageLabel, ...]: ...
+
+    @overload
+    async def aclassify(
+        self,
+        image: Iterable[ImageSource],
+        *,
+        top: int = 5,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> list[tuple[ImageLabel, ...]]: ...
+
+    async def aclassify(
+        self,
+        image: ImageSource | Iterable[ImageSource],
+        *,
+        top: int = 5,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> tuple[ImageLabel, ...] | list[tuple[ImageLabel, ...]]:
+        """Do as `classify` for asyncio: the event loop goes on meanwhile, and cancelling the task stops the model.
+
+        Of several pictures, those of a run are taken from the list in the event loop, and read in a thread.
+        """
+        count = self._count(top)
+        found = [self._labels(row, count) for row in await self._arows(image, self._call(cancellation, timeout))]
+        return found[0] if is_picture(image) else found
+
+    def logits(
+        self,
+        image: ImageSource | Iterable[ImageSource],
+        *,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> Floats:
         """Return what the graph gives for one picture, (classes,), or for several, (pictures, classes), as float32."""
-        rows = list(self._rows(image))
-        if is_picture(image):
-            return rows[0]
-        return np.stack(rows) if rows else np.zeros((0, self.class_count), np.float32)
+        return self._stacked(image, list(self._rows(image, self._call(cancellation, timeout))))
+
+    async def alogits(
+        self,
+        image: ImageSource | Iterable[ImageSource],
+        *,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> Floats:
+        """Do as `logits` for asyncio, as `aclassify` does it."""
+        return self._stacked(image, await self._arows(image, self._call(cancellation, timeout)))
 
     def preprocess(self, image: ImageSource) -> npt.NDArray[Any]:
         """Return the input of the graph for one picture, with a batch dimension of 1."""
@@ -153,25 +195,48 @@ class ImageClassifier(Closing):
         return self.preprocessing.array(self._runtime, read_picture(image))
 
     def close(self) -> None:
-        """Give the model's memory back, when a call that is going on has ended. Again is fine."""
-        with self._lock:
-            stage, self._stage = self._stage, None
-            if stage is not None:
-                stage.close()
+        """Give the model's memory back, when a call that is going on has ended. Again is fine.
 
-    def _rows(self, image: ImageSource | Iterable[ImageSource]) -> Iterator[Floats]:
-        """Yield the output for each picture; only those of one run are held at a time."""
+        A blocking call is waited for, an asynchronous one stops early and is 0x800704C7.
+        Inside a running event loop it does not wait: the memory then goes a moment later, and `aclose` waits for that.
+        """
+        stage, self._stage = self._stage, None
+        self._turnstile.close(lambda: None if stage is None else stage.close())
+
+    def _call(self, cancellation: CancellationSource | None, timeout: float | None) -> TurnCall[Floats]:
         self._check_open()
-        if is_picture(image):
-            pictures: Iterator[ImageSource] = iter((cast(ImageSource, image),))
-        elif isinstance(image, Iterable):
-            pictures = iter(cast("Iterable[ImageSource]", image))
-        else:
-            raise TypeError(f"image must be a picture or a list of pictures, not {type(image).__name__}")
+        return TurnCall(self._turnstile, self._check_open, timeout, cancellation)
+
+    def _rows(self, image: ImageSource | Iterable[ImageSource], call: TurnCall[Floats]) -> Iterator[Floats]:
+        """Yield the output for each picture; only those of one run are held at a time."""
+        pictures = _pictures(image)
         while chosen := [self.preprocess(picture) for picture in islice(pictures, self._batch)]:
-            with self._lock:
-                rows = self._check_open().run(np.concatenate(chosen))
-            yield from rows
+            yield from call.run(partial(self._run, np.concatenate(chosen)), is_waited_for=True)
+
+    async def _arows(self, image: ImageSource | Iterable[ImageSource], call: TurnCall[Floats]) -> list[Floats]:
+        """Return the output for each picture; those of one run are read in the thread that runs it."""
+        rows: list[Floats] = []
+        pictures = _pictures(image)
+        while chosen := list(islice(pictures, self._batch)):
+            rows.extend(await call.run_async(partial(self._read_and_run, chosen)))
+        return rows
+
+    def _read_and_run(self, pictures: list[ImageSource], latch: CancellationLatch) -> Floats:
+        return self._run(np.concatenate([self.preprocess(picture) for picture in pictures]), latch)
+
+    def _run(self, pictures: npt.NDArray[Any], latch: CancellationLatch) -> Floats:
+        """Return the output for some pictures, when it is the turn of the call."""
+        stage = self._check_open()
+        with stopping(latch, stage.abort, "classify"):
+            return past_late_cancel(partial(stage.run, pictures), latch)
+
+    def _stacked(self, image: ImageSource | Iterable[ImageSource], rows: list[Floats]) -> Floats:
+        if is_picture(image):
+            return rows[0]
+        return np.stack(rows) if rows else np.zeros((0, self.class_count), np.float32)
+
+    def _count(self, top: int) -> int:
+        return min(index_value(top, "top", minimum=1), self.class_count)
 
     def _labels(self, row: Floats, count: int) -> tuple[ImageLabel, ...]:
         probabilities = as_probabilities(row)
@@ -185,6 +250,14 @@ class ImageClassifier(Closing):
         if self._stage is None:
             raise RuntimeError("ImageClassifier is closed")
         return self._stage
+
+
+def _pictures(image: ImageSource | Iterable[ImageSource]) -> Iterator[ImageSource]:
+    if is_picture(image):
+        return iter((cast(ImageSource, image),))
+    if isinstance(image, Iterable):
+        return iter(cast("Iterable[ImageSource]", image))
+    raise TypeError(f"image must be a picture or a list of pictures, not {type(image).__name__}")
 
 
 def is_picture(value: object) -> bool:

@@ -24,13 +24,14 @@ from winml_lite import (
 
 from .checks import enum_value, index_value
 from .class_labels import LabelSource, read_labels
-from .classifier import ClassifierStage, ImageClassifier
+from .classifier import ImageClassifier
 from .classifier_folder import ClassifierFolder, Sizes, read_classifier_folder
+from .classifier_stage import ClassifierStage
 from .codes import E_INVALIDARG, INVALID_DATA, NOT_SUPPORTED
 from .endpoints import FREE_DIMENSION
 from .image_preprocessing import ImagePreprocessing, Size
 from .model_folder import find_model_file
-from .model_source import CustomOperators, Progress, build_options, resolve
+from .model_source import CustomOperators, Progress, build_options, naming, resolve
 from .placement import Target, placement
 from .session_settings import SessionSettings, session_settings
 
@@ -49,6 +50,7 @@ _INPUT_TYPES = (TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.U
 _OUTPUT_TYPES = (TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.FLOAT64)
 
 
+@naming(_CONTEXT)
 def load_classifier(
     source: str | os.PathLike[str] = "efficientnet-lite0",
     *,

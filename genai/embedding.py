@@ -1,12 +1,11 @@
 """Embeddings of texts (genai §8): one vector for each text, near to those of texts that mean the same.
 
 `EmbeddingModel` stands on an encoder of one of the two engines: `gguf_encoder.py`, `onnx_encoder.py`. Loading is
-`embedding_loading.py`.
+`embedding_loading.py`, waiting for other calls `turn_calls.py`.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol, TypeAlias, overload
 
@@ -15,10 +14,13 @@ import numpy.typing as npt
 
 from winml_lite import WinMLError
 
+from .cancellation import CancellationLatch, CancellationSource
 from .checks import index_value
-from .closing import Closing
+from .closing import AsyncClosing
 from .codes import INSUFFICIENT_BUFFER
 from .tokenizer import Tokenizer
+from .turn_calls import TurnCall, stopping
+from .turnstile import Turnstile
 
 TextPooling: TypeAlias = Literal["mean", "cls", "last", "max"]
 """How the vectors of tokens become that of a text: their mean, that of the first or of the last token, the largest
@@ -46,16 +48,19 @@ class Encoder(Protocol):
     def pooling(self) -> TextPooling:
         """What the model was made for."""
 
-    def encode(self, texts: Sequence[list[int]], pooling: Pooling | None) -> list[Rows]:
+    def encode(self, texts: Sequence[list[int]], pooling: Pooling | None, latch: CancellationLatch) -> list[Rows]:
         """Return an array for each text: (dimension,), or (tokens, dimension) with pooling `"none"`; None is the
-        model's own.
+        model's own. 0x800704C7 where the latch is set between two runs.
         """
+
+    def abort(self) -> None:
+        """Have an `encode` on another thread end early; it then fails with 0x800704C7."""
 
     def close(self) -> None:
         """Give the memory back."""
 
 
-class EmbeddingModel(Closing):
+class EmbeddingModel(AsyncClosing):
     """A loaded model that embeds texts. Make it with `genai.load_embedding`; close it, or use it in `with`.
 
     `name` is what it was loaded as, `engine` `"llama.cpp"` or `"ONNX Runtime"`, `file` the model file, `dimension` the
@@ -72,7 +77,7 @@ class EmbeddingModel(Closing):
         self.pooling: TextPooling = encoder.pooling
         self._encoder: Encoder | None = encoder
         self._tokenizer = tokenizer
-        self._lock = threading.Lock()
+        self._turnstile = Turnstile()
 
     def __repr__(self) -> str:
         if self._encoder is None:
@@ -88,16 +93,37 @@ class EmbeddingModel(Closing):
 
     @overload
     def embed(
-        self, texts: Texts, *, pooling: TextPooling | None = None, normalize: bool = True, truncate: bool = False
+        self,
+        texts: Texts,
+        *,
+        pooling: TextPooling | None = None,
+        normalize: bool = True,
+        truncate: bool = False,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
     ) -> Rows: ...
 
     @overload
     def embed(
-        self, texts: Texts, *, pooling: Literal["none"], normalize: bool = True, truncate: bool = False
+        self,
+        texts: Texts,
+        *,
+        pooling: Literal["none"],
+        normalize: bool = True,
+        truncate: bool = False,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
     ) -> Rows | list[Rows]: ...
 
     def embed(
-        self, texts: Texts, *, pooling: Pooling | None = None, normalize: bool = True, truncate: bool = False
+        self,
+        texts: Texts,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+        truncate: bool = False,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
     ) -> Rows | list[Rows]:
         """Return embeddings of texts (or token ids), float32 (texts, dimension); (dimension,) for a single `str`.
 
@@ -107,30 +133,89 @@ class EmbeddingModel(Closing):
             is a list of arrays (tokens, dimension), or one such array.
         normalize: scale each vector to length 1, so that a scalar product is the cosine of two vectors.
         truncate: shorten texts of more than `max_tokens` tokens; otherwise they are 0x8007007A.
+        cancellation: a `CancellationSource` that ends the call; it is then 0x800704C7.
+        timeout: seconds to wait for another call (None waits as long as it takes, TimeoutError after it).
         """
+        given = self._request(texts, pooling)
+        call: TurnCall[list[Rows]] = TurnCall(self._turnstile, self._check_open, timeout, cancellation)
+        ids = self._all_token_ids(given, truncate)
+        rows = call.run(lambda latch: self._encode(ids, pooling, latch), is_waited_for=True)
+        return self._finished(texts, pooling, rows, normalize)
+
+    @overload
+    async def aembed(
+        self,
+        texts: Texts,
+        *,
+        pooling: TextPooling | None = None,
+        normalize: bool = True,
+        truncate: bool = False,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> Rows: ...
+
+    @overload
+    async def aembed(
+        self,
+        texts: Texts,
+        *,
+        pooling: Literal["none"],
+        normalize: bool = True,
+        truncate: bool = False,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> Rows | list[Rows]: ...
+
+    async def aembed(
+        self,
+        texts: Texts,
+        *,
+        pooling: Pooling | None = None,
+        normalize: bool = True,
+        truncate: bool = False,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> Rows | list[Rows]:
+        """Do as `embed` for asyncio: the event loop goes on meanwhile, and cancelling the task stops the model."""
+        given = self._request(texts, pooling)
+        call: TurnCall[Rows | list[Rows]] = TurnCall(self._turnstile, self._check_open, timeout, cancellation)
+
+        def work(latch: CancellationLatch) -> Rows | list[Rows]:
+            rows = self._encode(self._all_token_ids(given, truncate), pooling, latch)
+            return self._finished(texts, pooling, rows, normalize)
+
+        return await call.run_async(work)
+
+    def _request(self, texts: Texts, pooling: Pooling | None) -> list[str | list[int]]:
+        """Check what a caller gave; return the texts, or their token ids."""
+        self._check_open()
         if not isinstance(texts, Iterable):
             raise TypeError(f"texts must be a str or a list of texts, not {type(texts).__name__}")
-        is_single = isinstance(texts, str)
-        items = [texts] if isinstance(texts, str) else list(texts)
         if pooling is not None and pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, or None, not {pooling!r}")
-        encoder = self._check_open()
-        ids = [self._token_ids(index, item, truncate) for index, item in enumerate(items)]
-        with self._lock:
-            encoder = self._check_open()  # closed by now, perhaps
-            rows = encoder.encode(ids, pooling) if ids else []
+        return [_text(item) for item in ([texts] if isinstance(texts, str) else texts)]
+
+    def _encode(self, ids: list[list[int]], pooling: Pooling | None, latch: CancellationLatch) -> list[Rows]:
+        """Run the model on token ids, when it is the turn of the call."""
+        encoder = self._check_open()  # closed by now, perhaps
+        with stopping(latch, encoder.abort, "embed"):
+            return encoder.encode(ids, pooling, latch) if ids else []
+
+    def _finished(self, texts: Texts, pooling: Pooling | None, rows: list[Rows], normalize: bool) -> Rows | list[Rows]:
+        """Return the vectors in the form that goes with `texts`."""
         if normalize:
             rows = [_normalized(row) for row in rows]
-        if is_single:
+        if isinstance(texts, str):
             return rows[0]
         if pooling == "none":
             return rows
         return np.stack(rows) if rows else np.zeros((0, self.dimension), np.float32)
 
-    def _token_ids(self, index: int, text: str | Iterable[int], truncate: bool) -> list[int]:
-        if isinstance(text, bytes | bytearray | memoryview) or not isinstance(text, str | Iterable):
-            raise TypeError(f"texts must be str or token ids, not {type(text).__name__}")
-        ids = self._tokenizer.encode(text) if isinstance(text, str) else [index_value(i, "token id") for i in text]
+    def _all_token_ids(self, texts: list[str | list[int]], truncate: bool) -> list[list[int]]:
+        return [self._token_ids(index, text, truncate) for index, text in enumerate(texts)]
+
+    def _token_ids(self, index: int, text: str | list[int], truncate: bool) -> list[int]:
+        ids = self._tokenizer.encode(text) if isinstance(text, str) else text
         if not ids:
             raise ValueError(f"text {index} has no tokens")
         if len(ids) <= self.max_tokens:
@@ -144,7 +229,7 @@ class EmbeddingModel(Closing):
             "split it, or leave its end out with truncate=True",
         )
 
-    def _shortened(self, text: str | Iterable[int], ids: list[int]) -> list[int]:
+    def _shortened(self, text: str | list[int], ids: list[int]) -> list[int]:
         """Leave the end of a text out, but not the special tokens behind it."""
         tail: list[int] = []
         if isinstance(text, str):
@@ -154,17 +239,32 @@ class EmbeddingModel(Closing):
         return ids[: self.max_tokens - len(tail)] + tail
 
     def close(self) -> None:
-        """Give the model's memory back, when a call that is going on has ended. Again is fine."""
-        with self._lock:
-            encoder, self._encoder = self._encoder, None
-            if encoder is not None:
-                encoder.close()
-                self._tokenizer.close()
+        """Give the model's memory back, when a call that is going on has ended. Again is fine.
+
+        A blocking call is waited for, an asynchronous one stops early and is 0x800704C7.
+        Inside a running event loop it does not wait: the memory then goes a moment later, and `aclose` waits for that.
+        """
+        encoder, self._encoder = self._encoder, None
+        self._turnstile.close(lambda: self._free(encoder))
+
+    def _free(self, encoder: Encoder | None) -> None:
+        if encoder is not None:
+            encoder.close()
+            self._tokenizer.close()
 
     def _check_open(self) -> Encoder:
         if self._encoder is None:
             raise RuntimeError("EmbeddingModel is closed")
         return self._encoder
+
+
+def _text(text: object) -> str | list[int]:
+    """Check a text, or token ids."""
+    if isinstance(text, str):
+        return text
+    if isinstance(text, bytes | bytearray | memoryview) or not isinstance(text, Iterable):
+        raise TypeError(f"texts must be str or token ids, not {type(text).__name__}")
+    return [index_value(token_id, "token id") for token_id in text]
 
 
 def _normalized(rows: Rows) -> Rows:

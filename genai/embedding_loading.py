@@ -22,6 +22,7 @@ from .model_source import (
     build_options,
     check_engine,
     chosen_engine,
+    naming,
     refuse_custom_operators,
     resolve,
     single_gguf,
@@ -32,6 +33,7 @@ from .session_settings import building, session_settings
 from .tokenizer import Tokenizer
 
 
+@naming("genai.load_embedding")
 def load_embedding(
     source: str | os.PathLike[str],
     *,

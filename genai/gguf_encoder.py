@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import accumulate, pairwise
 from pathlib import Path
 
@@ -10,8 +11,10 @@ import numpy as np
 
 from winml_lite import GgufFile, NotSupportedError, Pipeline, PipelineBuilder, Runtime, Stage
 
+from .cancellation import CancellationLatch
 from .codes import NOT_SUPPORTED
 from .embedding import Pooling, Rows, TextPooling
+from .operation_failures import past_late_cancel
 
 _BY_NUMBER: dict[object, TextPooling] = {1: "mean", 2: "cls", 3: "last"}
 """Values of `pooling_type` in a file."""
@@ -56,7 +59,12 @@ class GgufEncoder:
             self._stages[pooling] = stage, builder.build()
         return self._stages[pooling]
 
-    def encode(self, texts: Sequence[list[int]], pooling: Pooling | None) -> list[Rows]:
+    def abort(self) -> None:
+        for _, pipeline in tuple(self._stages.values()):
+            with suppress(RuntimeError):  # it was closed meanwhile
+                pipeline.cancel_run()
+
+    def encode(self, texts: Sequence[list[int]], pooling: Pooling | None, latch: CancellationLatch) -> list[Rows]:
         stage, pipeline = self._built(pooling or self.pooling)
         lengths = [len(text) for text in texts]
         runtime = self._runtime
@@ -67,7 +75,7 @@ class GgufEncoder:
             stage.bind_input(0, ids)
             stage.bind_input(1, counts)
             try:
-                pipeline.run()
+                past_late_cancel(pipeline.run, latch)
             finally:
                 pipeline.release_threads()  # the next call may be another thread's
         with stage.output(0) as output:

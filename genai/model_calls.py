@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 from winml_lite import NotSupportedError
 
 from .cancellation import CancellationLatch, CancellationSource
-from .checks import index_value, instance_of
+from .checks import index_value
 from .closing import AsyncClosing
 from .codes import NOT_SUPPORTED
-from .option_values import finite
-from .turnstile import Turn, Turnstile
+from .turn_calls import TurnCall
+from .turnstile import Turnstile
 
 if TYPE_CHECKING:
     from .embedding import EmbeddingModel, Pooling, Rows, TextPooling, Texts
@@ -158,33 +158,14 @@ class ModelCalls(AsyncClosing):
         cancellation: CancellationSource | None = None,
     ) -> Result:
         """Return `work(core, latch)`, done when it is this call's turn; `close` in another thread sets the latch."""
-        self._open()
-        seconds = None if timeout is None else finite(timeout, "timeout")
-        if seconds is not None and seconds < 0:
-            raise ValueError(f"timeout must be 0 or more seconds, not {timeout}")
-        own = CancellationLatch()
-        source = None if cancellation is None else instance_of(cancellation, CancellationSource, "cancellation").latch
-        turn = Turn()
-        try:
-            self._turnstile.enter(turn, seconds)
+
+        def begun(latch: CancellationLatch) -> Result:
             core = self._open()
             core.recover()
-            turn.stop = own.cancel
-            self._open()  # close() in another thread has seen how to stop this by now, or is seen here
-            if source is not None:
-                source.on_cancel(own.cancel)
-                if source.is_canceled:
-                    own.cancel()
-            return work(core, own)
-        finally:
-            try:
-                self._turnstile.leave(turn)
-            except KeyboardInterrupt:  # it may have struck before anything was done
-                self._turnstile.leave(turn)
-                raise
-            finally:
-                if source is not None:
-                    source.off_cancel(own.cancel)
+            return work(core, latch)
+
+        call: TurnCall[Result] = TurnCall(self._turnstile, self._open, timeout, cancellation)
+        return call.run(begun)
 
 
 def _text(value: Any, what: str) -> str | list[int]:

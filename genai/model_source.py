@@ -1,9 +1,10 @@
-"""Where a model comes from and what it is to run on: what `genai.load` and `genai.load_embedding` have in common."""
+"""Where a model comes from and what it is to run on: what `genai.load` and the other loaders have in common."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -34,6 +35,18 @@ class BuildOptions:
     adapters: tuple[tuple[str, float], ...] = ()
     custom_operators: tuple[str, ...] = ()
     """Libraries of operators for ONNX models."""
+
+
+@contextmanager
+def naming(loader: str) -> Iterator[None]:
+    """Have the errors of what `loader` shares with `genai.load` name `loader`; also a decorator of loaders."""
+    try:
+        yield
+    except WinMLError as error:
+        if error.context != "genai.load":
+            raise
+        named = type(error)(error.hresult, loader, error.native_message)
+        raise named.with_traceback(error.__traceback__) from error.__cause__
 
 
 def build_options(

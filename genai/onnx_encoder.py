@@ -8,7 +8,9 @@ normalising (`embedding.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,13 @@ import numpy.typing as npt
 
 from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, TensorDataType
 
+from .cancellation import CancellationLatch
 from .codes import NOT_SUPPORTED
 from .embedding import Pooling, Rows, TextPooling
 from .endpoints import FREE_DIMENSION
+from .operation_failures import past_late_cancel
 from .reading import read_json_if_there
+from .turn_calls import check_not_canceled
 
 _CONTEXT = "genai.load_embedding"
 _LARGEST_BATCH = 32
@@ -129,18 +134,23 @@ class OnnxEncoder:
         self._stage.request_output(self._output)
         self.dimension: int = schema.output_desc(self._output)[1][-1]
         if self.dimension == FREE_DIMENSION:
-            self.dimension = self.encode([[settings.padding_id]], "none" if tokens else None)[0].shape[-1]
+            self.dimension = self._run([[settings.padding_id]], "none" if tokens else self.pooling)[0].shape[-1]
 
-    def encode(self, texts: Sequence[list[int]], pooling: Pooling | None) -> list[Rows]:
+    def abort(self) -> None:
+        with suppress(RuntimeError):  # it was closed meanwhile
+            self._pipeline.cancel_run()
+
+    def encode(self, texts: Sequence[list[int]], pooling: Pooling | None, latch: CancellationLatch) -> list[Rows]:
         if self._gives_texts and pooling is not None:
             text = "the graph pools by itself; leave pooling out"
             raise NotSupportedError(NOT_SUPPORTED, "embed", text)
         by_length = sorted(range(len(texts)), key=lambda index: len(texts[index]))
         rows: dict[int, Rows] = {}
         for start in range(0, len(texts), self._batch):  # texts of like length together, so that little is padded
+            check_not_canceled(latch, "embed")
             chosen = by_length[start : start + self._batch]
-            for index, row in zip(chosen, self._run([texts[i] for i in chosen], pooling or self.pooling), strict=True):
-                rows[index] = row
+            run = partial(self._run, [texts[index] for index in chosen], pooling or self.pooling)
+            rows.update(zip(chosen, past_late_cancel(run, latch), strict=True))
         return [rows[index] for index in range(len(texts))]
 
     def _run(self, texts: list[list[int]], pooling: Pooling) -> list[Rows]:

@@ -48,7 +48,7 @@ class HeldStep:
 
     def _hold(self) -> None:
         self._has_begun.set()
-        assert self._may_go.wait(20), "the event loop was blocked"
+        assert self._may_go.wait(100), "the event loop was blocked"
 
     async def begun(self) -> None:
         """Wait, in the event loop, until the model is inside the step."""
@@ -100,7 +100,7 @@ def test_the_model_works_in_one_other_thread(model: LanguageModel, decoder: Scri
 def test_the_thread_goes_with_the_stream(model: LanguageModel, decoder: ScriptedDecoder) -> None:
     asyncio.run(read(model.astream("a", max_new_tokens=5)))
     (thread,) = decoder.readers
-    thread.join(10)
+    thread.join(100)
     assert not thread.is_alive()
 
 
@@ -196,7 +196,7 @@ def test_s_lif_09_ending_waits_for_no_step(model: LanguageModel, decoder: Script
         task = asyncio.create_task(read(stream))
         await step.begun()
         await end(model, stream, task)
-        next_call = asyncio.create_task(model.agenerate("b", max_new_tokens=2, timeout=20))
+        next_call = asyncio.create_task(model.agenerate("b", max_new_tokens=2, timeout=100))
         await step.let_go()
         await asyncio.wait([task])
         text = (await next_call).text
@@ -216,7 +216,7 @@ def test_s_lif_09_a_timeout_waits_for_no_step(model: LanguageModel, decoder: Scr
             async with asyncio.timeout(0.05):
                 await model.agenerate("a", max_new_tokens=50)
         await step.let_go()
-        return (await model.agenerate("b", max_new_tokens=2, timeout=20)).text
+        return (await model.agenerate("b", max_new_tokens=2, timeout=100)).text
 
     assert asyncio.run(run()) == "cd"
 
@@ -230,7 +230,7 @@ def test_s_lif_09_a_coroutine_that_is_thrown_away_during_a_step(model: LanguageM
         await step.begun()
         coroutine.close()
         await step.let_go()
-        return (await model.agenerate("b", max_new_tokens=2, timeout=20)).text
+        return (await model.agenerate("b", max_new_tokens=2, timeout=100)).text
 
     assert asyncio.run(run()) == "cd"
 
@@ -251,7 +251,7 @@ def test_leaving_the_loop_gives_the_model_back(model: LanguageModel) -> None:
     async def run() -> str:
         async for _ in model.astream("a"):
             break
-        return (await model.agenerate("b", max_new_tokens=2, timeout=20)).text
+        return (await model.agenerate("b", max_new_tokens=2, timeout=100)).text
 
     assert asyncio.run(run()) == "cd"
 
@@ -287,7 +287,7 @@ def test_a_cancelled_task_does_not_cancel_the_source_of_others(model: LanguageMo
 
     asyncio.run(run())
     assert not source.is_canceled
-    assert model.generate("a", max_new_tokens=2, cancellation=source, timeout=20).text == "bc"
+    assert model.generate("a", max_new_tokens=2, cancellation=source, timeout=100).text == "bc"
 
 
 # --- turns ------------------------------------------------------------------------------------------------------------
@@ -399,7 +399,7 @@ def test_a_blocking_call_in_the_event_loop_waits_for_a_stream_that_ends(model: L
     async def run() -> str:
         async for _ in model.astream("a"):
             break
-        return model.generate("b", max_new_tokens=2, timeout=20).text
+        return model.generate("b", max_new_tokens=2, timeout=100).text
 
     assert asyncio.run(run()) == "cd"
 
@@ -437,7 +437,7 @@ def test_an_event_loop_that_ended_with_a_stream_in_hand(model: LanguageModel) ->
         return stream
 
     stream = asyncio.run(run())
-    assert model.generate("b", max_new_tokens=2, timeout=20).text == "cd"
+    assert model.generate("b", max_new_tokens=2, timeout=100).text == "cd"
     assert stream.result.finish_reason is Reason.CANCELED
 
 
@@ -448,7 +448,7 @@ def test_an_event_loop_that_was_closed_during_a_step(model: LanguageModel, decod
     loop.run_until_complete(step.begun())
     loop.close()
     step._may_go.set()
-    assert model.generate("b", max_new_tokens=2, timeout=20).text == "cd"
+    assert model.generate("b", max_new_tokens=2, timeout=100).text == "cd"
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     with pytest.raises(RuntimeError, match="closed"):
         loop.run_until_complete(task)
@@ -464,7 +464,7 @@ def test_asyncio_run_that_ends_with_a_pending_stream(model: LanguageModel, decod
         assert not task.done()
 
     asyncio.run(run())
-    assert model.generate("b", max_new_tokens=2, timeout=20).text == "cd"
+    assert model.generate("b", max_new_tokens=2, timeout=100).text == "cd"
 
 
 def test_closing_the_model_inside_the_event_loop_waits_for_no_step(

@@ -221,9 +221,35 @@ class TestReading:
         assert 20 < audio.duration < 30
         assert "the file announces 50.0 s" in caplog.text
 
+    @pytest.mark.parametrize("format_name", ["WAV", "AIFF"])
+    def test_a_cut_file_whose_header_has_the_length_gives_a_warning(
+        self, format_name: str, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        content = encoded(tone(80000), 8000, format_name)
+        with caplog.at_level(logging.WARNING, "genai.audio"):
+            audio = read_audio(content[: len(content) // 2])
+        assert 4.9 < audio.duration < 5.1
+        assert "the file announces 10.0 s" in caplog.text
+
+    def test_a_stream_whose_header_has_no_length_is_not_cut(self, caplog: pytest.LogCaptureFixture) -> None:
+        content = bytearray(encoded(tone(80000), 8000, "WAV"))
+        place = content.index(b"data") + 4
+        content[place : place + 4] = b"\xff\xff\xff\xff"
+        with caplog.at_level(logging.WARNING, "genai.audio"):
+            assert read_audio(content).duration == 10
+        assert caplog.text == ""
+
 
 class TestReadingFailures:
-    @pytest.mark.parametrize("content", [b"", b"RIFF", b"hello, this is no sound" * 100, wav(np.zeros((9, 1)))[:30]])
+    @pytest.mark.parametrize("kind", [Path, bytes, io.BytesIO])
+    def test_an_empty_file_is_called_so(self, kind: Any, tmp_path: Path) -> None:
+        path = tmp_path / "speech.wav"
+        path.write_bytes(b"")
+        with pytest.raises(WinMLError, match="the file is empty") as caught:
+            read_audio(path if kind is Path else kind())
+        assert caught.value.hresult == 0x80070570
+
+    @pytest.mark.parametrize("content", [b"RIFF", b"hello, this is no sound" * 100, wav(np.zeros((9, 1)))[:30]])
     def test_what_is_no_sound_is_corrupt_and_names_the_file(self, content: bytes, tmp_path: Path) -> None:
         path = tmp_path / "speech.wav"
         path.write_bytes(content)

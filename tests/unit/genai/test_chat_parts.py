@@ -99,7 +99,10 @@ def test_parts_in_every_form() -> None:
         {"type": "image", "image": PIXELS, "detail": "high"},
         {"type": "text", "text": 5},
         {"text": "a"},
-        {"type": "image_url", "image_url": {"url": "data:"}},
+        {"type": "image_url", "image_url": {"url": "data:", "detail": "high"}},
+        {"type": "image_url", "image_url": 5},
+        {"type": "input_audio", "input_audio": {"format": "wav"}},
+        {"type": "input_audio", "input_audio": "UklGRg=="},
         5,
         None,
         PIXELS,
@@ -121,6 +124,36 @@ def test_addresses_that_hold_no_file(address: str) -> None:
     with failing(0x80070057) as caught:
         as_parts([{"type": "image", "image": address}])
     assert "data address" in str(caught.value)
+
+
+def test_parts_as_web_services_take_them() -> None:
+    pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    pytest.importorskip("soundfile", reason="soundfile is not installed")
+    picture, sound = PICTURE.as_dict()["image"], SOUND.as_dict()["audio"]
+    assert as_parts([{"type": "image_url", "image_url": {"url": picture}}]) == (PICTURE,)
+    assert as_parts([{"type": "image_url", "image_url": picture}]) == (PICTURE,)
+    sent = {"data": sound.removeprefix("data:audio/wav;base64,"), "format": "wav"}
+    assert as_parts([{"type": "input_audio", "input_audio": sent}]) == (SOUND,)
+    assert media_list(picture, "images") == [PICTURE]
+    assert media_list([sound], "audio") == [SOUND]
+
+
+@pytest.mark.parametrize("url", ["https://example.com/cat.png", "file:///cat.png", "cat.png", ""])
+def test_an_image_url_that_holds_no_picture_is_not_fetched(url: str) -> None:
+    with failing(0x80070057) as caught:
+        as_parts([{"type": "image_url", "image_url": {"url": url}}])
+    assert "nothing is fetched" in str(caught.value)
+
+
+def test_input_audio_that_is_no_base64() -> None:
+    with failing(0x80070057):
+        as_parts([{"type": "input_audio", "input_audio": {"data": "a*b", "format": "wav"}}])
+
+
+def test_an_error_shows_the_beginning_of_a_long_part() -> None:
+    with pytest.raises(TypeError, match="picture_url") as caught:
+        as_parts([{"type": "picture_url", "picture_url": "data:image/png;base64," + 10_000 * "A"}])
+    assert len(str(caught.value)) < 400
 
 
 def test_media_go_through_json() -> None:

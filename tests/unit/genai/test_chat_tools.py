@@ -51,6 +51,14 @@ def without_grammar(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("genai.turn_prompt._constraint", lambda *_: None)
 
 
+def test_tools_for_a_template_that_shows_none_are_refused_when_the_chat_is_made(tmp_path: Path) -> None:
+    with tool_model(tmp_path, [], template="{{ messages[0].content }}") as fake:
+        with pytest.raises(NotSupportedError, match="the chat template shows none") as caught:
+            fake.model.chat(tools=[add])
+        assert caught.value.hresult == 0x80070032
+        assert fake.model.chat(tools=[]).tools == ()
+
+
 # --- rounds -----------------------------------------------------------------------------------------------------------
 
 
@@ -400,9 +408,8 @@ def test_plain_text_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_template_without_tools_says_so(tmp_path: Path) -> None:
     template = "{% for m in messages %}{{ m.content }}<|im_start|>{% endfor %}"
     with tool_model(tmp_path, [], template=template) as fake:
-        chat = fake.model.chat(tools=[add])
         with pytest.raises(NotSupportedError, match="use a model that was trained to call tools"):
-            chat.send("2 + 3?")
+            fake.model.chat().send("2 + 3?", tools=[add])
 
 
 def test_a_template_need_not_show_ids_and_names(tmp_path: Path) -> None:

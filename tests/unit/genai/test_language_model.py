@@ -14,6 +14,7 @@ import pytest
 
 from fakes.rig import failing
 from fakes.scripted import BOS, EOS, A, B, C, D, ScriptedDecoder, ScriptedTokenizer, saying, successor
+from fakes.waiting import until
 from genai import (
     CancellationSource,
     LanguageModel,
@@ -290,22 +291,24 @@ def test_leaving_the_loop_early_gives_the_turn_back(model: LanguageModel) -> Non
 
 
 def test_a_concurrent_call_waits_for_its_turn(model: LanguageModel, decoder: ScriptedDecoder) -> None:
-    entered, go_on, texts = Event(), Event(), []
+    entered, go_on = Event(), Event()
+    texts: dict[str, str] = {}
 
     def block() -> None:
         entered.set()
-        go_on.wait(10)
+        go_on.wait(100)
 
     decoder.hooks[1] = block
-    first = in_thread(lambda: texts.append(model.generate("a", max_new_tokens=2).text))
-    assert entered.wait(10)
-    second = in_thread(lambda: texts.append(model.generate("c", max_new_tokens=2).text))
-    second.join(0.05)
-    assert second.is_alive()
+    first = in_thread(lambda: texts.update(first=model.generate("a", max_new_tokens=2).text))
+    assert entered.wait(100)
+    second = in_thread(lambda: texts.update(second=model.generate("c", max_new_tokens=2).text))
+    until(lambda: len(model._turnstile._turns) == 2)
+    assert decoder.runs == [[A]]
     go_on.set()
-    first.join(10)
-    second.join(10)
-    assert texts == ["bc", "da"]
+    first.join(100)
+    second.join(100)
+    assert decoder.runs == [[A], [B], [C], [D]]
+    assert texts == {"first": "bc", "second": "da"}
 
 
 def test_a_call_gives_up_after_its_timeout(model: LanguageModel) -> None:
@@ -319,7 +322,7 @@ def test_a_call_gives_up_after_its_timeout(model: LanguageModel) -> None:
         except TimeoutError as error:
             raised.append(error)
 
-    in_thread(call).join(10)
+    in_thread(call).join(100)
     assert "busy for 0.01 seconds" in str(raised[0])
     assert next(stream) == "c"
 
@@ -350,8 +353,8 @@ def test_a_timeout_of_zero_does_not_wait(model: LanguageModel) -> None:
 def test_a_stream_may_be_read_and_closed_by_other_threads(model: LanguageModel) -> None:
     stream = model.stream("a")
     pieces: list[str] = []
-    in_thread(lambda: pieces.append(next(stream))).join(10)
-    in_thread(stream.close).join(10)
+    in_thread(lambda: pieces.append(next(stream))).join(100)
+    in_thread(stream.close).join(100)
     assert pieces == ["b"]
     assert model.generate("c", max_new_tokens=1).text == "d"
 
@@ -359,7 +362,7 @@ def test_a_stream_may_be_read_and_closed_by_other_threads(model: LanguageModel) 
 def test_a_stream_dropped_by_another_thread_gives_its_turn_back(model: LanguageModel) -> None:
     streams = [model.stream("a")]
     next(streams[0])
-    in_thread(streams.clear).join(10)
+    in_thread(streams.clear).join(100)
     assert model.generate("a", max_new_tokens=1).text == "b"
 
 
@@ -370,19 +373,19 @@ def test_closing_a_stream_that_another_thread_reads_waits_for_that_read(
 
     def block() -> None:
         entered.set()
-        go_on.wait(10)
+        go_on.wait(100)
 
     decoder.hooks[1] = block
     stream = model.stream("a")
     pieces: list[str] = []
     reader = in_thread(lambda: pieces.extend(stream))
-    assert entered.wait(10)
+    assert entered.wait(100)
     closer = in_thread(stream.close)
-    closer.join(0.05)
+    until(lambda: stream._operation._is_ending)
     assert closer.is_alive()
     go_on.set()
-    closer.join(10)
-    reader.join(10)
+    closer.join(100)
+    reader.join(100)
     assert stream.result.finish_reason is Reason.CANCELED
     assert "".join(pieces) == stream.result.text
     assert model.generate("a", max_new_tokens=1).text == "b"
@@ -430,7 +433,7 @@ def test_closing_ends_a_stream_that_another_thread_left_half_read(model: Languag
         streams.append(model.stream("a"))
         next(streams[0])
 
-    in_thread(read_one).join(10)
+    in_thread(read_one).join(100)
     model.close()
     assert streams[0].result.finish_reason is Reason.CANCELED
 
@@ -449,9 +452,9 @@ def test_a_call_that_waits_while_the_model_is_closed_is_refused(model: LanguageM
             raised.append(error)
 
     thread = in_thread(call)
-    assert waiting.wait(10)
+    assert waiting.wait(100)
     model.close()
-    thread.join(10)
+    thread.join(100)
     assert "LanguageModel is closed" in str(raised[0])
     del stream
 

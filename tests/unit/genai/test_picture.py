@@ -168,6 +168,15 @@ def test_of_several_frames_it_is_the_first() -> None:
     assert read_picture(data)[0, 0].tolist() == [255, 255, 255]
 
 
+@pytest.mark.parametrize("kind", [Path, bytes, BytesIO])
+def test_an_empty_file_is_called_so(kind: Any, tmp_path: Path) -> None:
+    path = tmp_path / "empty.png"
+    path.write_bytes(b"")
+    with failing(0x80070570) as caught:
+        read_picture(path if kind is Path else kind())
+    assert caught.value.native_message == "the file is empty"
+
+
 def test_files_that_are_damaged_or_none(tmp_path: Path) -> None:
     data = saved(pillow().fromarray(np.tile(PIXELS, (20, 20, 1))))
     path = tmp_path / "damaged.png"

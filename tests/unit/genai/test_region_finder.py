@@ -125,6 +125,15 @@ def test_a_region_is_told_as_soon_as_it_is_certain() -> None:
     assert finder.push([0.0]) == [SpeechRegion(0, 10 * 512 + 480)]
 
 
+def test_a_region_is_told_once_the_next_is_sure_to_be_one() -> None:
+    options = SpeechRegionOptions(min_speech=0.05, min_silence=0.03, padding=0.2)  # 1.6 steps, 1 step, 3200 samples
+    finder = RegionFinder(options)
+    assert finder.push([0.9] * 10 + [0.0] * 4 + [0.9] * 2) == []  # the last step may reach beyond the sound
+    assert finder.push([0.9]) == [SpeechRegion(0, 12 * 512)]
+    assert finder.undecided_from == 12 * 512
+    assert finder.finish(17 * 512) == [SpeechRegion(12 * 512, 17 * 512)]
+
+
 def test_what_is_decided_can_be_forgotten() -> None:
     finder = RegionFinder()
     finder.push([0.0] * 10)
@@ -162,6 +171,11 @@ class TestLongSpeech:
     def test_without_a_pause_it_is_cut(self) -> None:
         options = SpeechRegionOptions(padding=0, max_speech=1)
         assert found([0.9] * 70, options) == [(0, 31 * 512), (31 * 512, 62 * 512), (62 * 512, 70 * 512)]
+
+    def test_its_first_part_is_told_while_speech_goes_on(self) -> None:
+        finder = RegionFinder(SpeechRegionOptions(min_speech=0.05, padding=0.05, max_speech=1.1))
+        assert finder.push([0.9] * 33) == []
+        assert finder.push([0.9]) == [SpeechRegion(0, 31 * 512)]
 
     def test_with_its_padding_it_is_not_longer(self) -> None:
         options = SpeechRegionOptions(padding=0.1, max_speech=1.2)

@@ -51,6 +51,13 @@ def test_a_result_begins_with_the_fields_of_the_contract() -> None:
     assert result.speculative_statistics is None
 
 
+def test_what_is_long_for_each_token_is_not_shown() -> None:
+    shown = repr(TextGenerationResult("Hi", (1, 2, 3), Reason.MAX_TOKENS, 0, 4, logprobs=()))
+    assert shown.startswith("TextGenerationResult(text='Hi', finish_reason=")
+    assert "token_ids" not in shown
+    assert "logprobs" not in shown
+
+
 @pytest.mark.parametrize("code", [0, 1])
 def test_success_codes_raise_nothing(code: int) -> None:
     TextGenerationResult("", (), Reason.CANCELED, code, 1).raise_for_error()

@@ -252,6 +252,7 @@ def test_a_given_seed_is_reported() -> None:
 def test_a_fresh_seed_is_never_zero_and_differs() -> None:
     seeds = {TokenSelector(TextGenerationOptions(), 3).seed for _ in range(20)}
     assert len(seeds) == 20 and 0 not in seeds
+    assert max(seeds) < 2**53  # a JSON reader with doubles only gives them back as they are
 
 
 def test_greedy_without_penalties_makes_no_buffers() -> None:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pytest
 
 from fakes.piped import Pipe
-from genai import Audio, write_audio
+from genai import Audio, WinMLError, write_audio
+from genai.codes import FILE_CORRUPT
 from genai.speech_sources import announced_duration, sound_blocks
 
 
@@ -106,3 +107,14 @@ def test_a_pair_is_samples_and_their_rate(pair: Any) -> None:
 def test_a_list_of_files_is_refused() -> None:
     with pytest.raises(TypeError, match="not a list of files: call it for each"):
         sound_blocks(["a.wav", "b.wav"], None)
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_a_file_on_the_scale_of_16_bits(tmp_path: Path, is_live: bool) -> None:
+    pytest.importorskip("soundfile")
+    path = tmp_path / "a.wav"
+    write_audio(path, (np.full(1600, 20000, np.float32), 16000), sample_format="float32")
+    source = Pipe(path.read_bytes()) if is_live else path
+    with pytest.raises(WinMLError, match="one of the file's is 20000") as caught:
+        list(sound_blocks(source, None, is_live=is_live)[0])
+    assert caught.value.hresult == FILE_CORRUPT

@@ -78,6 +78,11 @@ def test_the_length_of_lines_can_be_chosen() -> None:
     assert vtt([Said(0, 1, "one two")], 3).splitlines()[3:5] == ["one", "two"]
 
 
+def test_a_line_has_at_least_one_character() -> None:
+    with pytest.raises(ValueError, match="line_length must be in 1"):
+        srt([], 0)
+
+
 def test_lines_can_be_left_whole() -> None:
     assert vtt([Said(0, 1, "word " * 50)], None).splitlines()[3] == ("word " * 50).strip()
 

@@ -166,6 +166,14 @@ def test_s_tpl_07_a_given_template_wins(tmp_path: Path) -> None:
     assert tokenizer.chat_template == "mine"
 
 
+def test_a_broken_given_template_is_not_blamed_on_the_model(tmp_path: Path) -> None:
+    path = byte_level(tmp_path)
+    with pytest.raises(WinMLError, match="chat template 'default' given for") as caught:
+        Tokenizer.from_file(path, chat_template="Hello\n{% for")
+    assert caught.value.hresult == 0x8007000D
+    assert str(caught.value.native_message).startswith("line 2: ")
+
+
 def test_a_template_must_be_a_text(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         Tokenizer.from_file(byte_level(tmp_path), chat_template=5)  # type: ignore[arg-type]
@@ -192,7 +200,8 @@ def test_a_request_must_be_a_request(chat: Tokenizer) -> None:
 
 
 def test_a_broken_template_names_the_file(tmp_path: Path) -> None:
-    tokenizer = Tokenizer.from_file(byte_level(tmp_path), chat_template="{% if %}")
+    files = {"tokenizer_config.json": {"chat_template": "{% if %}"}}
+    tokenizer = Tokenizer.from_file(byte_level(tmp_path, files))  # of a file, it is only told when it is used
     with pytest.raises(WinMLError, match=r"tokenizer\.json") as caught:
         tokenizer.encode_conversation([("user", "hi")])
     assert caught.value.hresult == 0x8007000D

@@ -90,7 +90,13 @@ def test_names_that_do_not_exist(name: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "reason"), [("word_timestamps", "times are those of segments"), ("beam_size", "decoding is greedy")]
+    ("name", "reason"),
+    [
+        ("word_timestamps", "times are those of segments"),
+        ("beam_size", "decoding is greedy"),
+        ("without_timestamps", "timestamps=False"),
+        ("clip_timestamps", "give the samples of that part"),
+    ],
 )
 def test_what_other_libraries_have(name: str, reason: str) -> None:
     with pytest.raises(TypeError, match=f"no option '{name}': {reason}"):

@@ -23,7 +23,7 @@ class Caller:
         self._thread = threading.Thread(target=self._call, args=(turnstile, name, order))
         self._joined = threading.Event()
         self._thread.start()
-        assert self._joined.wait(10)
+        assert self._joined.wait(100)
 
     def _call(self, turnstile: Turnstile, name: str, order: list[str]) -> None:
         turn = Turn()

@@ -136,6 +136,10 @@ def test_g29_the_generation_config_lists_the_eos_tokens(tmp_path: Path) -> None:
         ({"config": {"text_config": {"eos_token_id": [263]}}}, (263,)),
         ({"generation_config": {}, "tokenizer_config": {"eos_token": "<|im_end|>"}}, (264,)),
         ({"generation_config": {"eos_token_id": None}, "special_tokens_map": {"eos_token": "<|im_end|>"}}, (264,)),
+        ({"whisper": {"tokens": {"end": 264}}, "tokenizer_config": {"eos_token": "<|im_start|>"}}, (264,)),
+        ({"whisper": {"tokens": {"end": 264}}, "config": {"eos_token_id": 263}}, (263,)),
+        ({"whisper": {"tokens": {"end": True}}}, ()),
+        ({"whisper": {"tokens": []}}, ()),
         ({}, ()),
     ],
 )

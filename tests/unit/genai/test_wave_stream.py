@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import select
 import struct
 import sys
 from pathlib import Path
@@ -13,8 +14,9 @@ import numpy as np
 import pytest
 
 from fakes.piped import Pipe
-from genai import WinMLError
+from genai import WinMLError, wave_stream
 from genai.codes import FILE_CORRUPT, NOT_SUPPORTED
+from genai.pipe_reader import PipeReader
 from genai.wave_stream import is_stream, wave_blocks
 
 if sys.platform == "linux":
@@ -151,6 +153,29 @@ def test_a_pipe_of_the_system() -> None:
         assert np.concatenate(list(wave_blocks(file, RATE))).tolist() == [0.5, -0.5, 0.25]
 
 
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="this system cannot tell whether a pipe holds something")
+@pytest.mark.parametrize("given", [0, 20, 44, 46])
+def test_blocks_without_samples_while_nothing_comes(given: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wave_stream, "_LOOK_AGAIN", 0)
+    content = wav(HALVES, length=0)
+    reader, writer = os.pipe()
+    with open(reader, "rb") as file, open(writer, "wb", buffering=0) as pipe:
+        pipe.write(content[:given])
+        blocks = wave_blocks(file, RATE)
+        assert [len(next(blocks)) for _ in range(3)] == [0, 0, 0]
+        pipe.write(content[given:])
+        pipe.close()
+        assert np.concatenate(list(blocks)).tolist() == [0.5, -0.5, 0.25]
+
+
+def test_blocks_without_samples_at_another_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("soxr")
+    comes = iter([True] * 5 + [False] * 3 + [True] * 9)  # four parts of the header, and then a block in two
+    monkeypatch.setattr(PipeReader, "has_come", lambda pipe, seconds: next(comes, True))
+    blocks = list(wave_blocks(Pipe(wav(np.zeros(9600, "<i2"), rate=48000)), RATE))
+    assert sum(map(len, blocks)) == 3200
+
+
 def test_a_pipe_that_says_it_can_seek() -> None:
     reader, writer = os.pipe()
     os.close(writer)
@@ -182,7 +207,22 @@ class TestRefusals:
             heard(content)
         assert caught.value.hresult == NOT_SUPPORTED
 
-    @pytest.mark.parametrize("length", [0, 3, 11, 20, 30, 43])
+    def test_a_header_without_end(self) -> None:
+        pipe = Pipe(wav(HALVES, before=b"LIST" + (1 << 24).to_bytes(4, "little")))
+        with pytest.raises(WinMLError, match="none in the first 16 MiB") as caught:
+            list(wave_blocks(pipe, RATE))
+        assert (caught.value.hresult, pipe.taken) == (FILE_CORRUPT, 20)
+
+    def test_numbers_that_only_64_bits_hold(self) -> None:
+        with pytest.raises(WinMLError, match=r"damaged after 0.0 s: a sample is not a finite number"):
+            heard(wav(np.array([1e300]), kind=3, bits=64))
+
+    def test_nothing(self) -> None:
+        with pytest.raises(WinMLError, match="nothing came before the end") as caught:
+            heard(b"")
+        assert caught.value.hresult == FILE_CORRUPT
+
+    @pytest.mark.parametrize("length", [3, 11, 20, 30, 43])
     def test_a_header_that_is_cut_off(self, length: int) -> None:
         with pytest.raises(WinMLError, match="ends within the header") as caught:
             heard(wav(HALVES)[:length])

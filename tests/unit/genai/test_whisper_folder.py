@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import genai
@@ -57,6 +58,13 @@ def test_the_files(folder: Path) -> None:
     assert found.encoder_path == folder / "encoder.onnx"
     assert found.decoder_path == folder / "decoder.onnx"
     assert found.tokenizer_path == folder / "tokenizer.json"
+
+
+def test_features_have_the_rows_of_the_model(folder: Path) -> None:
+    """Silence is -1.5 everywhere: the floor 1e-10, log10, plus 4, by 4."""
+    features = genai.WhisperFolder.open(folder).features(np.zeros(16000, np.float32))
+    assert features.shape == (1, 80, 3000)
+    assert np.unique(features).tolist() == pytest.approx([-1.5], abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,15 @@ import winml_lite
 
 from . import terminal
 from .options import ModelChoice, custom_operators_option, gather, json_option, onnx_model_options
-from .several_files import STANDARD_INPUT, check_all_read, check_before_loading, targets, tell_unreadable
+from .several_files import (
+    STANDARD_INPUT,
+    check_all_read,
+    check_before_loading,
+    targets,
+    tell_unreadable,
+    why_unreadable,
+    writing,
+)
 
 _BAR = 24
 _RESIZE_MODES = {"crop": "CENTER_CROP", "stretch": "STRETCH", "letterbox": "LETTERBOX"}
@@ -87,7 +95,8 @@ def command(
     winml-lite classify *.jpg --top 1 --json > labels.json
 
     PICTURE is a file that Pillow reads (PNG, JPEG, WebP, GIF ...), or "-" for standard input. A picture that cannot be
-    read is told, the others are classified all the same, and the exit code is 3.
+    read is told, the others are classified all the same, and the exit code is 3; with --json its entry has an "error"
+    in place of labels.
 
     --save draws one picture into the file that it names (.png, .jpg ...), several into a folder.
 
@@ -109,19 +118,23 @@ def command(
                     data = sys.stdin.buffer.read() if picture == STANDARD_INPUT else picture
                     labels = model.classify(data, top=top)
                 except genai.WinMLError as error:
-                    tell_unreadable(picture, error, is_only=len(pictures) == 1)
+                    text = why_unreadable(picture, error)
+                    records.append({"picture": picture, "error": text})
+                    tell_unreadable(text, is_only=len(pictures) == 1)
                     continue
                 records.append({"picture": picture, "labels": [asdict(label) for label in labels]})
                 if not as_json:
                     terminal.answer("".join(_lines(picture if len(pictures) > 1 else None, labels)))
                 if target is not None:
-                    genai.draw_labels(data, labels, dark=dark).save(target)
+                    drawing = genai.draw_labels(data, labels, dark=dark)
+                    with writing(target):
+                        drawing.save(target)
                     if not choice.quiet:
                         terminal.note(f"drawn: {target}")
         finally:  # also what was found before a drawing could not be written
             if as_json:
                 terminal.answer_json({"model": model.name, "file": model.file, "pictures": records})
-    check_all_read(len(records), len(pictures))
+    check_all_read(sum("error" not in record for record in records), len(pictures))
 
 
 def _check_drawable(target: Path) -> None:

@@ -105,8 +105,10 @@ class Conversation:
             self._system(text)
         elif name in _WITH_FILE and text:
             self._use_file(name, text)
+        elif name in _WITH_FILE:
+            terminal.note(f"no command /{name} without FILE")
         else:
-            terminal.note(f"no command /{name}{'' if name not in _WITH_FILE else ' without FILE'}\n{HELP}")
+            terminal.note(f"no command /{name}; /help lists them")
         return True
 
     def _use_file(self, name: str, text: str) -> None:
@@ -118,7 +120,9 @@ class Conversation:
                 (self._save if name == "save" else self._load)(path)
         except genai.WinMLError as error:
             terminal.note(f"/{name} {text}: {describe(error)}")
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            terminal.note(f"/{name} {text}: {error.strerror or error}")
+        except ValueError as error:
             terminal.note(f"/{name} {text}: {error}")
 
     def _take_media(self, name: str, text: str, path: Path) -> None:

@@ -70,7 +70,7 @@ def command(
         progress.finish()
     if as_json:
         return terminal.answer_json(record)
-    terminal.note(f"{said}, {record['bytes'] / 1e6:.0f} MB")
+    terminal.note(f"{said}, {terminal.size_text(record['bytes'])}")
     terminal.answer(f"{record['folder']}\n")
 
 

@@ -30,6 +30,8 @@ _ENGINE_CALL = re.compile(r"IWinML(?!Runtime\.LoadModel)|llama_|loading ")
 """Reading a model file is no engine's work yet."""
 _CALL = re.compile(r"IWinML\S*|genai\.\S+|[A-Z]\w+\.\w+|[A-Z][a-z]+[A-Z]\w+|[a-z_]+( [a-z]+)*")
 """Contexts that name a call or a part of the program; all others name a file, an address or a model."""
+_CPU_CALL, _CPU_OPTION = "use create_cpu_target()", "take --device cpu"
+"""How a program, and a command, mends that a device is missing."""
 _INNER_CALL = re.compile(r"\bIWinML\w+(\.\w+)?: ")
 
 
@@ -64,7 +66,7 @@ def as_failure(error: genai.WinMLError) -> click.ClickException:
 
 def describe(error: genai.WinMLError) -> str:
     """Say what went wrong in plain words, the code at the end."""
-    message = _INNER_CALL.sub("", error.native_message or "")
+    message = _INNER_CALL.sub("", error.native_message or "").replace(_CPU_CALL, _CPU_OPTION)
     if error.hresult == codes.INSUFFICIENT_BUFFER and message:
         message = f"{message.partition('; ')[0]}; shorten the prompt or give a larger --context-length"
     if not message:  # the text of the error is "0x...: description [context]"

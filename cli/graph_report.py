@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ def graph_record(path: Path, trial: ProviderTrial | None = None) -> dict[str, An
             library = trial.provider_library
             if library is not None:
                 runtime.register_execution_provider(library.name.partition(".")[0].removeprefix("lib"), library)
-            taken = list(_providers(runtime, model, trial.custom_operators))
+            taken = list(_providers(runtime, model, path, trial.custom_operators))
             providers = {"providers": taken, "provider_problems": list(runtime.provider_problems())}
     return {
         "format": about.format,
@@ -64,7 +65,7 @@ def _port(port: winml_lite.OnnxPort) -> dict[str, Any]:
 
 
 def _providers(
-    runtime: winml_lite.Runtime, model: winml_lite.Model, custom_operators: tuple[Path, ...]
+    runtime: winml_lite.Runtime, model: winml_lite.Model, path: Path, custom_operators: tuple[Path, ...]
 ) -> Iterator[dict[str, Any]]:
     """Build the model for each execution provider and class of hardware that is there."""
     places = [(name, device.kind) for device in runtime.enumerate_devices() for name in device.providers]
@@ -82,7 +83,7 @@ def _providers(
             builder.build().close()
             counts = _node_counts(stage)
         except winml_lite.WinMLError as error:
-            problem = describe(error)
+            problem = describe(error).removeprefix("stage: ").removeprefix(f"{os.path.abspath(path)}: ")
         if problem is None and counts and name not in counts:
             problem = f"takes none of the {sum(counts.values())} operators"
         entry = {"provider": name, "target": kind.name, "takes_it": problem is None, "problem": problem}

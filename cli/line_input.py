@@ -47,10 +47,11 @@ class LineReader:
         self._has_ended = False
 
     def read(self, prompt: str) -> str | None:
-        """Read one line, or all lines of one paste; None at the end of the input."""
+        """Read one line, or all lines of one paste; None at the end of the input, which a person can go on behind."""
         was_ahead = _is_waiting(0)  # lines typed before the prompt was there are lines of their own
         line = self._read_line(prompt)
         if line is None:
+            self._has_ended = False  # told once: Ctrl-D that ends a block leaves the chat open
             return None
         lines = [line]
         while not was_ahead and _is_waiting(_PASTE_SECONDS):

@@ -45,7 +45,7 @@ def list_models(as_json: bool) -> None:
     for entry, path in found:
         state = "here" if path is not None else "-"
         files = "file" if len(entry.files) == 1 else "files"
-        sizes = f"{entry.download_size / 1e6:.1f} MB download, {entry.byte_size / 1e6:.1f} MB {files}"
+        sizes = f"{terminal.size_text(entry.download_size)} download, {terminal.size_text(entry.byte_size)} {files}"
         needs = f"; ONNX Runtime needs the extra {entry.needs}" if entry.needs else ""
         place = f"{entry.name:18} {state:5} {entry.kind:17} {sizes:34} {entry.licence:20}"
         terminal.answer(f"{place} {entry.description}{needs}\n")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -12,7 +14,7 @@ import genai
 from genai import codes
 
 from . import terminal
-from .failure import ModelFailure, describe
+from .failure import ModelFailure, OutputFailure, describe
 
 STANDARD_INPUT = "-"
 """Stands for standard input among the files."""
@@ -33,7 +35,7 @@ def check_before_loading(files: tuple[str, ...], package: str, purpose: str) -> 
         return
     for file in files:
         missing = genai.WinMLError(codes.FILE_NOT_FOUND, file, "there is no such file")
-        tell_unreadable(file, missing, is_only=len(files) == 1)
+        tell_unreadable(why_unreadable(file, missing), is_only=len(files) == 1)
     check_all_read(0, len(files))
 
 
@@ -75,6 +77,15 @@ def _inside(place: Path, files: tuple[str, ...], option: str, ending: str, unnam
     return found
 
 
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Say which file an OSError kept from being written; OutputFailure."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputFailure(f"{path} cannot be written: {error.strerror or error}") from error
+
+
 def _identity(file: str | Path) -> tuple[int, int] | None:
     """Return what tells a file from all others by whatever name, None where there is none."""
     try:
@@ -84,14 +95,18 @@ def _identity(file: str | Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def tell_unreadable(file: str, error: genai.WinMLError, *, is_only: bool) -> None:
-    """Say that a file could not be read; that of the only one is the failure of the command."""
+def why_unreadable(file: str, error: genai.WinMLError) -> str:
+    """Return what is said of a file that could not be read; what is wrong with all files is raised again."""
     if error.hresult == codes.MODULE_NOT_FOUND:  # a package is not there, and will not be for the next one
         raise error
     text = describe(error)
-    text = text if file in text else f"{file}: {text}"
+    return text if file in text else f"{file}: {text}"
+
+
+def tell_unreadable(text: str, *, is_only: bool) -> None:
+    """Say that a file could not be read; that of the only one is the failure of the command."""
     if is_only:
-        raise ModelFailure(text) from error
+        raise ModelFailure(text)
     terminal.note(f"Error: {text}")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -18,10 +19,11 @@ from genai import codes
 from genai.catalog import LOADERS
 
 from . import terminal
-from .failure import ModelFailure, describe
+from .failure import ModelFailure, as_failure, describe
 from .graph_report import ProviderTrial, graph_lines, graph_record
 from .model_files import find_model
 from .options import MODEL_SUFFIXES, custom_operators_option, json_option
+from .several_files import check_all_read
 
 _Report: TypeAlias = Callable[[Path], dict[str, Any]]
 
@@ -81,6 +83,8 @@ def command(
     record["engines"] = [_engine(engine) for engine in winml_lite.engines()]
     record["warnings"] = _warnings()
     terminal.answer_json(record) if as_json else terminal.answer("\n".join(_lines(record)) + "\n")
+    files = record.get("files", [])
+    check_all_read(sum("error" not in file for file in files), len(files))
 
 
 def _template(name: str, record: dict[str, Any]) -> str:
@@ -117,11 +121,24 @@ def _describe(path: Path, graph: _Report) -> dict[str, Any]:
         files = sorted(file for file in path.iterdir() if file.suffix in MODEL_SUFFIXES)
         if not files:
             raise ModelFailure(f"{path} holds no {', '.join(MODEL_SUFFIXES)} file")
-        described = [{"path": str(file), **_file(file, graph)} for file in files]
-        return {"files": described, **_decoder(path), **_tokenizer(path)}
+        return {"files": _described(files, graph), **_decoder(path), **_tokenizer(path)}
     if path.suffix.lower() == ".gguf":
         return {**_file(path, graph), **_tokenizer(path)}
     return {**_file(path, graph), **_decoder(path.parent), **_tokenizer(path.parent, has_template=False)}
+
+
+def _described(files: list[Path], graph: _Report) -> list[dict[str, Any]]:
+    """Describe the files of a folder; the only one must be readable, of several those that are not have an "error"."""
+    records = []
+    for file in files:
+        try:
+            record = _file(file, graph)
+        except genai.WinMLError as error:
+            if len(files) == 1 or not isinstance(as_failure(error), ModelFailure):
+                raise
+            record = {"error": describe(error).removeprefix(f"{file.absolute()}: ")}
+        records.append({"path": str(file), **record})
+    return records
 
 
 def _file(path: Path, graph: _Report) -> dict[str, Any]:
@@ -203,15 +220,12 @@ def _tokenizer(path: Path, has_template: bool = True) -> dict[str, Any]:
 
 
 def _stored_template(path: Path) -> str | None:
-    """Return the template of a GGUF file, or of the one in a folder, from its metadata."""
-    if path.is_dir():
-        files = sorted(path.glob("*.gguf"))
-        if not files:
-            return None
-        path = files[0]
-    with winml_lite.GgufFile(path) as file:
-        text = file.metadata.get("tokenizer.chat_template")
-    return _plain(text) if isinstance(text, str) else None
+    """Return the template of a GGUF file, or of the first readable one in a folder, from its metadata."""
+    for file in sorted(path.glob("*.gguf")) if path.is_dir() else [path]:
+        with suppress(genai.WinMLError), winml_lite.GgufFile(file) as opened:
+            text = opened.metadata.get("tokenizer.chat_template")
+            return _plain(text) if isinstance(text, str) else None
+    return None
 
 
 def _lines(record: dict[str, Any]) -> list[str]:
@@ -221,7 +235,8 @@ def _lines(record: dict[str, Any]) -> list[str]:
             value = record[key]
             lines.append(f"{key:14} {value:,}" if isinstance(value, int) else f"{key:14} {value}")
     for file in record.get("files", ()):
-        lines += [f"file           {Path(file['path']).name}, {file['format']}", *_file_lines(file)]
+        state = file["format"] if "error" not in file else f"error: {file['error']}"
+        lines += [f"file           {Path(file['path']).name}, {state}", *_file_lines(file)]
     lines += _file_lines(record)
     for key, value in record.get("decoder", {}).items():
         if value is not None:

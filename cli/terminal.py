@@ -15,6 +15,7 @@ from io import TextIOWrapper
 from typing import Any, Self, TextIO
 
 _REDRAW_SECONDS = 0.2
+_SMALLEST_IN_MB = 100_000
 
 
 def prepare_streams() -> None:
@@ -128,6 +129,11 @@ def redraw(text: str, is_last: bool) -> None:
     _tell(f"\r{text}" + "\n" * is_last)
 
 
+def size_text(count: int) -> str:
+    """Return a number of bytes as people read it: "70.7 MB", and "812 bytes" where that would be "0.0 MB"."""
+    return f"{count / 1e6:.1f} MB" if count >= _SMALLEST_IN_MB else f"{count:,} bytes"
+
+
 def counted(count: int, noun: str) -> str:
     """Return "1 token", "2 tokens"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
@@ -154,7 +160,7 @@ class Progress:
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Take a report: what is going on, the bytes done, the bytes in all (0 = unknown)."""
-        size = f"{total / 1e6:.1f} MB" if total else "unknown size"
+        size = size_text(total) if total else "unknown size"
         if stage != self._stage:
             self.finish()
             self._stage = stage

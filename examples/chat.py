@@ -7,6 +7,7 @@ Each line of standard input is a turn; an empty line or the end of the input lea
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import genai
@@ -14,8 +15,15 @@ import genai
 
 def main() -> None:
     """Read turns, stream answers."""
-    source = sys.argv[1] if len(sys.argv) > 1 else "smollm2"
-    with genai.load(source) as model:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default="smollm2",
+        metavar="MODEL",
+        help="file, folder or catalog name; default: %(default)s",
+    )
+    with genai.load(parser.parse_args().model) as model:
         chat = model.chat(system="Answer in one short sentence.")
         print("> ", end="", flush=True, file=sys.stderr)
         for line in sys.stdin:

@@ -9,6 +9,7 @@ which is downloaded once and knows the 1,000 things of ImageNet.
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import genai
@@ -16,17 +17,29 @@ import genai
 
 def main() -> None:
     """Classify one picture, and draw it."""
-    if not 2 <= len(sys.argv) <= 4:
-        sys.exit("usage: python examples/classify_picture.py PICTURE [DRAWING] [MODEL]")
-    picture = sys.argv[1]
-    drawing = sys.argv[2] if len(sys.argv) > 2 else "labels.png"
-    source = sys.argv[3] if len(sys.argv) > 3 else "efficientnet-lite0"
-    with genai.load_classifier(source) as model:
-        labels = model.classify(picture, top=5)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("picture", metavar="PICTURE", help="a picture: PNG, JPEG ...")
+    parser.add_argument(
+        "drawing",
+        nargs="?",
+        default="labels.png",
+        metavar="DRAWING",
+        help="where the drawing goes; default: %(default)s",
+    )
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default="efficientnet-lite0",
+        metavar="MODEL",
+        help="file, folder or catalog name; default: %(default)s",
+    )
+    given = parser.parse_args()
+    with genai.load_classifier(given.model) as model:
+        labels = model.classify(given.picture, top=5)
     for label in labels:
         print(f"{label.probability:6.1%}  {label.label}")
-    genai.draw_labels(picture, labels).save(drawing)
-    print(f"drawn: {drawing}", file=sys.stderr)
+    genai.draw_labels(given.picture, labels).save(given.drawing)
+    print(f"drawn: {given.drawing}", file=sys.stderr)
 
 
 if __name__ == "__main__":

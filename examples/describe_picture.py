@@ -8,23 +8,26 @@ input, one a line; the pictures are encoded once.
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import genai
 
 
-def main() -> int:
+def main() -> None:
     """Describe the pictures, then answer questions; tell on standard error what each answer cost."""
-    if len(sys.argv) < 4:
-        print(f"usage: python {sys.argv[0]} MODEL.gguf PROJECTOR.gguf PICTURE [PICTURE ...]", file=sys.stderr)
-        return 1
-    model_file, projector, *pictures = sys.argv[1:]
-    with genai.load(model_file, projector=projector) as model:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model", metavar="MODEL.gguf", help="a model that sees")
+    parser.add_argument(
+        "projector", metavar="PROJECTOR.gguf", help="the file that was published with it, often named mmproj"
+    )
+    parser.add_argument("pictures", nargs="+", metavar="PICTURE", help="a picture: PNG, JPEG ...")
+    given = parser.parse_args()
+    with genai.load(given.model, projector=given.projector) as model:
         chat = model.chat()
-        answer(chat.stream("Describe what you see.", images=pictures, max_new_tokens=200))
+        answer(chat.stream("Describe what you see.", images=given.pictures, max_new_tokens=200))
         for line in sys.stdin:
             answer(chat.stream(line.strip(), max_new_tokens=200))
-    return 0
 
 
 def answer(stream: genai.ChatStream) -> None:
@@ -37,4 +40,4 @@ def answer(stream: genai.ChatStream) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

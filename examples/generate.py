@@ -7,17 +7,28 @@ MODEL is a catalog name, a `.gguf` file or an ONNX folder; the default is `smoll
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import genai
 
+PROMPT = "Once upon a time, in a small village by the sea, there lived"
+
 
 def main() -> None:
     """Continue a prompt and say how it went."""
-    source = sys.argv[1] if len(sys.argv) > 1 else "smollm2"
-    prompt = sys.argv[2] if len(sys.argv) > 2 else "Once upon a time, in a small village by the sea, there lived"
-    with genai.load(source) as model:
-        stream = model.stream(prompt, max_new_tokens=100, temperature=0.7, top_p=0.95, seed=1)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default="smollm2",
+        metavar="MODEL",
+        help="file, folder or catalog name; default: %(default)s",
+    )
+    parser.add_argument("prompt", nargs="?", default=PROMPT, metavar="PROMPT", help="how the text begins")
+    given = parser.parse_args()
+    with genai.load(given.model) as model:
+        stream = model.stream(given.prompt, max_new_tokens=100, temperature=0.7, top_p=0.95, seed=1)
         for piece in stream:
             print(piece, end="", flush=True)
         print()

@@ -12,7 +12,7 @@ The best five with their probabilities are shown for the word after the prompt; 
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import numpy as np
@@ -69,12 +69,17 @@ def text_of(vocabulary: Vocabulary, token: int) -> str:
 
 def main() -> None:
     """Rank the words after one prompt and let the text go on."""
-    if len(sys.argv) not in (2, 3) or Path(sys.argv[1]).suffix != ".gguf":
-        sys.exit("usage: python examples/mixed_pipeline.py MODEL.gguf [PROMPT]")
-    prompt = sys.argv[2] if len(sys.argv) == 3 else "The capital of France is"
-    with Vocabulary.from_file(sys.argv[1]) as vocabulary, Runtime() as runtime:
-        pipeline, prepare, rank = build(runtime, sys.argv[1])
-        ids = vocabulary.encode(prompt.encode(), add_special=True)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model", metavar="MODEL.gguf", help="a model that generates text")
+    parser.add_argument(
+        "prompt", nargs="?", default="The capital of France is", metavar="PROMPT", help="default: %(default)s"
+    )
+    given = parser.parse_args()
+    if Path(given.model).suffix != ".gguf":
+        parser.error(f"{given.model} is no .gguf file")
+    with Vocabulary.from_file(given.model) as vocabulary, Runtime() as runtime:
+        pipeline, prepare, rank = build(runtime, given.model)
+        ids = vocabulary.encode(given.prompt.encode(), add_special=True)
         prepare.bind_input(0, runtime.tensor_from_numpy(np.array([ids], np.int64)))
         tokens: list[int] = []
         for _ in range(MAX_NEW_TOKENS):
@@ -86,7 +91,7 @@ def main() -> None:
             if int(best[0]) in vocabulary.end_of_generation_ids:
                 break
             tokens.append(int(best[0]))
-        print(prompt + b"".join(map(vocabulary.piece, tokens)).decode("utf-8", "replace"))
+        print(given.prompt + b"".join(map(vocabulary.piece, tokens)).decode("utf-8", "replace"))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ position. So the prompt, too, goes through one token at a time, which is right f
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -151,10 +152,15 @@ def generate(loop: TokenLoop, start: int, stops: frozenset[int]) -> Iterator[int
 
 def main() -> None:
     """Answer one prompt."""
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: python examples/native_token_loop.py MODEL [PROMPT]")
-    source = Path(sys.argv[1])
-    question = sys.argv[2] if len(sys.argv) == 3 else "What is the capital of France?"
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "model", type=Path, metavar="MODEL", help="a .gguf file, or a folder with a decoder in two graphs"
+    )
+    parser.add_argument(
+        "prompt", nargs="?", default="What is the capital of France?", metavar="PROMPT", help="default: %(default)s"
+    )
+    given = parser.parse_args()
+    source, question = given.model, given.prompt
     if source.is_dir() and not (source / "decoder.onnx").exists():
         sys.exit(f"{source} has no decoder.onnx; make it in the source folder: python -m models.split_decoder {source}")
     with Tokenizer.from_file(source) as tokenizer, Runtime() as runtime:

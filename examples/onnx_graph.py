@@ -6,7 +6,7 @@ python examples/onnx_graph.py MODEL      the ports of a graph, and one run of it
 
 from __future__ import annotations
 
-import sys
+import argparse
 
 import numpy as np
 import numpy.typing as npt
@@ -81,9 +81,14 @@ def show_graph(runtime: Runtime, path: str) -> None:
 
 def main() -> None:
     """Run the built graph, or the given one."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "model", nargs="?", metavar="MODEL", help="an .onnx file, whose ports are shown, and one run with zeros"
+    )
+    given = parser.parse_args()
     with Runtime() as runtime:
-        if len(sys.argv) > 1:
-            show_graph(runtime, sys.argv[1])
+        if given.model is not None:
+            show_graph(runtime, given.model)
         else:
             show_edges(runtime)
 

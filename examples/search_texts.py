@@ -11,6 +11,7 @@ of the angle between them: 1 for the same meaning, about 0 for texts that have n
 
 from __future__ import annotations
 
+import argparse
 import re
 import sys
 from collections.abc import Iterator
@@ -47,14 +48,19 @@ def paragraphs(folder: Path) -> Iterator[Paragraph]:
 
 def main() -> None:
     """Print the nearest paragraphs with their cosines."""
-    if not 3 <= len(sys.argv) <= 4:
-        sys.exit("usage: python examples/search_texts.py FOLDER QUESTION [MODEL]")
-    found = list(paragraphs(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="what is searched: .txt and .md files")
+    parser.add_argument("question", metavar="QUESTION", help="what is asked")
+    parser.add_argument(
+        "model", nargs="?", default="minilm", metavar="MODEL", help="file, folder or catalog name; default: %(default)s"
+    )
+    given = parser.parse_args()
+    found = list(paragraphs(given.folder))
     if not found:
-        sys.exit(f"{sys.argv[1]} holds no .txt or .md file with text in it")
-    with genai.load_embedding(sys.argv[3] if len(sys.argv) > 3 else "minilm") as model:
+        sys.exit(f"{given.folder} holds no .txt or .md file with text in it")
+    with genai.load_embedding(given.model) as model:
         rows = model.embed([paragraph.text for paragraph in found], truncate=True)
-        question = model.embed(sys.argv[2], truncate=True)
+        question = model.embed(given.question, truncate=True)
     cosines = rows @ question
     for index in np.argsort(-cosines)[:SHOWN]:
         text = found[index].text

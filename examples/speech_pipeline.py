@@ -14,7 +14,7 @@ recording: features (Python) ──► encoder (ONNX). WHISPER_FOLDER is what `w
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 import genai
-from genai.log_mel import log_mel
-from genai.whisper_folder import WhisperFolder
+from genai import WhisperFolder
 from winml_lite import PipelineBuilder, Runtime, Stage, TensorDataType, Vocabulary
 
 FLOAT32, INT64 = TensorDataType.FLOAT32, TensorDataType.INT64
@@ -35,9 +34,8 @@ Ids = npt.NDArray[np.int64]
 def hear(runtime: Runtime, whisper: WhisperFolder, samples: npt.NDArray[np.float32]) -> dict[str, Any]:
     """Return what the encoder gives for a sound, by name."""
     builder = runtime.create_pipeline_builder()
-    count = whisper.shape.mel_count
     processor = runtime.create_processor(
-        lambda sound: log_mel(sound, count), [(FLOAT32, (None,))], [(FLOAT32, (1, count, 3000))]
+        whisper.features, [(FLOAT32, (None,))], [(FLOAT32, (1, whisper.shape.mel_count, 3000))]
     )
     features = builder.add_processor_stage(processor, name="features")
     encoder = builder.add_model_stage(runtime.load_model(whisper.encoder_path), name="encoder")
@@ -140,16 +138,25 @@ def judge(runtime: Runtime, whisper: WhisperFolder, samples: npt.NDArray[np.floa
 
 def main() -> None:
     """Judge the transcript of the first 30 seconds of a recording."""
-    if len(sys.argv) not in (3, 4) or Path(sys.argv[2]).suffix != ".gguf":
-        sys.exit("usage: python examples/speech_pipeline.py RECORDING MODEL.gguf [WHISPER_FOLDER]")
-    if len(sys.argv) == 4:
-        folder = sys.argv[3]
-    else:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("recording", metavar="RECORDING", help="a sound file: WAV, FLAC, OGG, MP3")
+    parser.add_argument("model", metavar="MODEL.gguf", help="the language model that reads along")
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        metavar="WHISPER_FOLDER",
+        help="what `winml-lite convert` writes; default: that of whisper-tiny.en",
+    )
+    given = parser.parse_args()
+    if Path(given.model).suffix != ".gguf":
+        parser.error(f"{given.model} is no .gguf file")
+    folder = given.folder
+    if folder is None:
         with genai.load_speech() as model:
             folder = model.file
-    samples = next(genai.audio_blocks(sys.argv[1], 16000, 30.0), np.zeros(0, np.float32))
+    samples = next(genai.audio_blocks(given.recording, 16000, 30.0), np.zeros(0, np.float32))
     with Runtime() as runtime:
-        judge(runtime, WhisperFolder.open(folder), samples, sys.argv[2])
+        judge(runtime, WhisperFolder.open(folder), samples, given.model)
 
 
 if __name__ == "__main__":

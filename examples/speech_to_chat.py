@@ -8,6 +8,7 @@ RECORDING is a sound file: WAV, FLAC, OGG, MP3. The models are names of the cata
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import genai
@@ -15,16 +16,19 @@ import genai
 
 def main() -> None:
     """Hear one question, and answer it."""
-    if not 2 <= len(sys.argv) <= 4:
-        sys.exit("usage: python examples/speech_to_chat.py RECORDING [CHAT_MODEL] [SPEECH_MODEL]")
-    chat_model = sys.argv[2] if len(sys.argv) > 2 else "smollm2"
-    speech_model = sys.argv[3] if len(sys.argv) > 3 else "whisper-tiny.en"
-    with genai.load_speech(speech_model) as model:
-        question = model.transcribe(sys.argv[1]).text
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("recording", metavar="RECORDING", help="a sound file: WAV, FLAC, OGG, MP3")
+    parser.add_argument("chat_model", nargs="?", default="smollm2", metavar="CHAT_MODEL", help="default: %(default)s")
+    parser.add_argument(
+        "speech_model", nargs="?", default="whisper-tiny.en", metavar="SPEECH_MODEL", help="default: %(default)s"
+    )
+    given = parser.parse_args()
+    with genai.load_speech(given.speech_model) as model:
+        question = model.transcribe(given.recording).text
     if not question:
-        sys.exit(f"{sys.argv[1]}: nobody says anything")
+        sys.exit(f"{given.recording}: nobody says anything")
     print(f"> {question}")
-    with genai.load(chat_model) as model:
+    with genai.load(given.chat_model) as model:
         chat = model.chat(system="Answer in one short sentence.")
         for piece in chat.stream(question, max_new_tokens=200):
             print(piece, end="", flush=True)

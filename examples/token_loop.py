@@ -7,7 +7,7 @@ MODEL is a `.gguf` file or a folder with `model.onnx` and its tokenizer. Greedy;
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,10 +92,13 @@ def generate(runtime: Runtime, model: Model, prompt: list[int], stops: frozenset
 
 def main() -> None:
     """Answer one prompt."""
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: python examples/token_loop.py MODEL [PROMPT]")
-    source = Path(sys.argv[1])
-    prompt = sys.argv[2] if len(sys.argv) == 3 else "What is the capital of France?"
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model", type=Path, metavar="MODEL", help="a .gguf file, or a folder with model.onnx")
+    parser.add_argument(
+        "prompt", nargs="?", default="What is the capital of France?", metavar="PROMPT", help="default: %(default)s"
+    )
+    given = parser.parse_args()
+    source, prompt = given.model, given.prompt
     file = source / "model.onnx" if source.is_dir() else source
     with Tokenizer.from_file(source) as tokenizer, Runtime() as runtime, runtime.load_model(file) as model:
         if tokenizer.has_chat_template:

@@ -7,10 +7,12 @@ MODEL is a file, a folder or a name, of a model that was trained to call tools.
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import genai
 
+QUESTION = "What is 127 times 31, and how many people live in Łódź?"
 INHABITANTS = {"Warszawa": 1_861_644, "Kraków": 807_644, "Wrocław": 672_545, "Łódź": 645_693}
 
 
@@ -36,18 +38,17 @@ def population(city: str) -> int:
     return INHABITANTS[city]
 
 
-def main() -> int:
+def main() -> None:
     """Ask, show the calls on standard error, print the answer."""
-    if len(sys.argv) not in (2, 3):
-        print("usage: python examples/tools.py MODEL [QUESTION]", file=sys.stderr)
-        return 1
-    question = sys.argv[2] if len(sys.argv) == 3 else "What is 127 times 31, and how many people live in Łódź?"
-    with genai.load(sys.argv[1]) as model:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model", metavar="MODEL", help="file, folder or catalog name of a model that calls tools")
+    parser.add_argument("question", nargs="?", default=QUESTION, metavar="QUESTION", help="what is asked")
+    given = parser.parse_args()
+    with genai.load(given.model) as model:
         chat = model.chat("Use the tools for figures.", tools=[multiply, population], on_call=show)
-        for piece in chat.stream(question, max_new_tokens=500):
+        for piece in chat.stream(given.question, max_new_tokens=500):
             print(piece, end="", flush=True)
         print()
-    return 0
 
 
 def show(call: genai.ToolCall) -> None:
@@ -56,4 +57,4 @@ def show(call: genai.ToolCall) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,10 +11,10 @@ ends its generation.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import logging
 import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -65,9 +65,17 @@ def make_app(source: str) -> Starlette:
 
 def main() -> None:
     """Serve on the loopback interface."""
-    source = sys.argv[1] if len(sys.argv) > 1 else "smollm2"
-    port = int(sys.argv[2]) if len(sys.argv) > 2 else 8000
-    uvicorn.run(make_app(source), host="127.0.0.1", port=port)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "model",
+        nargs="?",
+        default="smollm2",
+        metavar="MODEL",
+        help="file, folder or catalog name; default: %(default)s",
+    )
+    parser.add_argument("port", nargs="?", type=int, default=8000, metavar="PORT", help="default: %(default)s")
+    given = parser.parse_args()
+    uvicorn.run(make_app(given.model), host="127.0.0.1", port=given.port)
 
 
 if __name__ == "__main__":

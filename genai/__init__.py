@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from .turn_stream import ChatStream as ChatStream
     from .voice_activity import VoiceActivity as VoiceActivity
     from .voice_activity import speech_regions as speech_regions
+    from .whisper_folder import WhisperFolder as WhisperFolder
 
 __version__ = "0.1.0"
 
@@ -94,6 +95,7 @@ _HOMES = {
     "TranscriptTimings": ".transcript",
     "TranscriptionOptions": ".transcription_options",
     "VoiceActivity": ".voice_activity",
+    "WhisperFolder": ".whisper_folder",
     "WinMLError": "winml_lite",
     "audio_blocks": ".audio",
     "draw_labels": ".label_drawing",
@@ -142,6 +144,7 @@ __all__ = [
     "TranscriptTimings",
     "TranscriptionOptions",
     "VoiceActivity",
+    "WhisperFolder",
     "WinMLError",
     "audio_blocks",
     "draw_labels",

@@ -207,7 +207,8 @@ def _mean(samples: Samples) -> Samples:
         return samples
     if samples.shape[1] == 1:
         return np.ascontiguousarray(samples[:, 0])
-    mean: Samples = samples.mean(axis=1)
+    with np.errstate(over="ignore"):  # what becomes infinite is refused, or known as too loud
+        mean: Samples = samples.mean(axis=1)
     return mean
 
 

@@ -61,6 +61,11 @@ class CancellationSource(Closing):
     def __init__(self) -> None:
         self._latch: CancellationLatch | None = CancellationLatch()
 
+    def __repr__(self) -> str:
+        if self._latch is None:
+            return "<CancellationSource (closed)>"
+        return f"<CancellationSource {'canceled' if self._latch.is_canceled else 'not canceled'}>"
+
     @property
     def latch(self) -> CancellationLatch:
         """The state that an operation keeps for as long as it runs."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from reprlib import repr as shortened
 from typing import Any, Self, TypeAlias
 
 from .chat_parts import ChatMedia, GivenPart, Part, as_parts, text_of
@@ -150,7 +151,7 @@ def as_message(given: Any) -> ChatMessage:
         role, content = given
         if isinstance(role, str) and isinstance(content, str | list | tuple):
             return ChatMessage(role, content)
-    raise TypeError(f"a message is a pair (role, content) of str, or a mapping with these keys, not {given!r}")
+    raise TypeError(f"a message is a pair (role, content) of str, or a mapping with these keys, not {shortened(given)}")
 
 
 def _of_record(record: ChatCompletionMessage) -> ChatMessage:
@@ -176,7 +177,9 @@ def _of_mapping(given: Mapping[str, Any]) -> ChatMessage:
     if content is None and calls:
         content = ""
     if not isinstance(role, str) or not isinstance(content, str | list | tuple):
-        raise TypeError(f"a message is a pair (role, content) of str, or a mapping with these keys, not {given!r}")
+        raise TypeError(
+            f"a message is a pair (role, content) of str, or a mapping with these keys, not {shortened(given)}"
+        )
     return ChatMessage(
         role,
         content,
@@ -196,6 +199,5 @@ def _call(given: Any) -> ChatCompletionToolCall:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         return ChatCompletionToolCall(given["id"], function["name"], text)
     except (TypeError, KeyError) as error:
-        raise TypeError(
-            f'a tool call of a message has the form {{"id", "function": {{"name", "arguments"}}}}, not {given!r}'
-        ) from error
+        form = '{"id", "function": {"name", "arguments"}}'
+        raise TypeError(f"a tool call of a message has the form {form}, not {shortened(given)}") from error

@@ -14,7 +14,8 @@ import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from reprlib import repr as shortened
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -28,12 +29,15 @@ if TYPE_CHECKING:
 
 IMAGE = "image"
 AUDIO = "audio"
+_IMAGE_URL, _INPUT_AUDIO = "image_url", "input_audio"
+"""Parts as web services for chats take them: the content is in the message."""
 _FORM = (
     'a part of a message is a str, {"type": "text", "text": ...}, {"type": "image", "image": ...} or '
     '{"type": "audio", "audio": ...}'
 )
 _DATA = "data:"
 _FLOAT_SAMPLES = 3  # a format tag of WAV
+SourceT = TypeVar("SourceT")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,22 +53,25 @@ class ChatMedia:
 
     @classmethod
     def image(cls, source: PictureSource | ChatMedia) -> ChatMedia:
-        """Read a picture: a path, the bytes of a file, a file open in binary mode, a Pillow image, or a uint8 array
-        (height, width, 3). Files need Pillow (`pip install 'winml-lite[media]'`).
+        """Read a picture: a path, the bytes of a file, a file open in binary mode, a Pillow image, a uint8 array
+        (height, width, 3), or a `data:` address. Files need Pillow (`pip install 'winml-lite[media]'`).
         """
         if isinstance(source, ChatMedia):
             return _of_kind(source, IMAGE)
+        source = _content_of(source)
         return cls(read_picture(source), _path_of(source))
 
     @classmethod
     def audio(cls, source: SoundSource | ChatMedia) -> ChatMedia:
-        """Read a sound: a path, the bytes of a file, a file open in binary mode, a `genai.Audio`, or a pair (samples,
-        sample rate). Channels are averaged. Files need soundfile (`pip install 'winml-lite[media]'`).
+        """Read a sound: a path, the bytes of a file, a file open in binary mode, a `genai.Audio`, a pair (samples,
+        sample rate), or a `data:` address. Channels are averaged. Files need soundfile (`pip install
+        'winml-lite[media]'`).
         """
         if isinstance(source, ChatMedia):
             return _of_kind(source, AUDIO)
         from .audio import Audio, read_audio  # chats without sound need none of it
 
+        source = _content_of(source)
         if isinstance(source, np.ndarray):
             raise TypeError("samples alone say no rate: give a pair (samples, sample rate), or a genai.Audio")
         whole = Audio(*source) if isinstance(source, tuple) else source
@@ -115,7 +122,9 @@ class ChatMedia:
 
 Part: TypeAlias = str | ChatMedia
 GivenPart: TypeAlias = str | ChatMedia | Mapping[str, Any]
-"""A text, media, or a mapping such as `{"type": "image", "image": "cat.png"}`."""
+"""A text, media, or a mapping such as `{"type": "image", "image": "cat.png"}`; also those of web services, of the type
+"image_url" or "input_audio", which hold the content as base64.
+"""
 
 
 def media_list(given: Any, name: str) -> list[ChatMedia]:
@@ -146,16 +155,37 @@ def _as_part(given: Any) -> Part:
     if isinstance(given, str | ChatMedia):
         return given
     kind = given.get("type") if isinstance(given, Mapping) else None
-    if kind not in ("text", IMAGE, AUDIO) or set(given) != {"type", kind}:
-        raise TypeError(f"{_FORM}, not {given!r}")
+    if kind not in ("text", IMAGE, AUDIO, _IMAGE_URL, _INPUT_AUDIO) or set(given) != {"type", kind}:
+        raise TypeError(f"{_FORM}, not {shortened(given)}")
     value = given[kind]
     if kind == "text":
         if not isinstance(value, str):
             raise TypeError(f"the text of a part is a str, not {type(value).__name__}")
         return value
-    if isinstance(value, str) and value.startswith(_DATA):
-        value = _content_of(value)
+    if kind == _IMAGE_URL:
+        return ChatMedia.image(_address_in(value))
+    if kind == _INPUT_AUDIO:
+        return ChatMedia.audio(_sound_in(value))
     return ChatMedia.image(value) if kind == IMAGE else ChatMedia.audio(value)
+
+
+def _address_in(value: Any) -> str:
+    """Return the `data:` address of an "image_url" part. They come from elsewhere, and open neither files nor sites."""
+    address = value["url"] if isinstance(value, Mapping) and set(value) == {"url"} else value
+    if not isinstance(address, str):
+        raise TypeError(f'an "image_url" part holds an address or {{"url": address}}, not {shortened(value)}')
+    if not address.startswith(_DATA):
+        mend = 'nothing is fetched for an "image_url", only a data: address is taken; give files and bytes as "image"'
+        raise WinMLError(E_INVALIDARG, shortened(address), mend)
+    return address
+
+
+def _sound_in(value: Any) -> bytes:
+    """Return the file in an "input_audio" part; what kind it is shows in itself."""
+    if not isinstance(value, Mapping) or set(value) - {"format"} != {"data"} or not isinstance(value["data"], str):
+        form = '{"data": base64, "format": "wav"}'
+        raise TypeError(f'an "input_audio" part holds {form}, not {shortened(value)}')
+    return _decoded(value["data"], '"input_audio"')
 
 
 def text_of(parts: Iterable[Part]) -> str:
@@ -173,15 +203,21 @@ def _path_of(source: Any) -> str | None:
     return os.path.abspath(os.fsdecode(source)) if isinstance(source, str | os.PathLike) else None
 
 
-def _content_of(address: str) -> bytes:
-    """Return the bytes of a `data:` address."""
-    head, comma, content = address.partition(",")
+def _content_of(source: SourceT) -> SourceT | bytes:
+    """Return the bytes of a `data:` address, and anything else as it is."""
+    if not isinstance(source, str) or not source.startswith(_DATA):
+        return source
+    head, comma, content = source.partition(",")
+    if not comma or not head.endswith(";base64"):
+        raise WinMLError(E_INVALIDARG, shortened(source), "not the data address of a file: only base64 is known")
+    return _decoded(content, shortened(source))
+
+
+def _decoded(text: str, name: str) -> bytes:
     try:
-        if not comma or not head.endswith(";base64"):
-            raise ValueError("only base64 is known")
-        return base64.b64decode(content, validate=True)
+        return base64.b64decode(text, validate=True)
     except (ValueError, binascii.Error) as error:
-        raise WinMLError(E_INVALIDARG, f"{address[:40]}...", f"not the data address of a file: {error}") from None
+        raise WinMLError(E_INVALIDARG, name, f"not the data address of a file, or no base64: {error}") from None
 
 
 def _wave(sound: Audio) -> bytes:

@@ -6,6 +6,7 @@ It keeps no history, only the text session, whose sequence is reused as far as a
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 
 from winml_lite import MediaEncoder, Runtime, WinMLError
 
@@ -16,7 +17,7 @@ from .chat_results import ChatCompletionResult, ChatMediaBinding
 from .chat_stream import ChatCompletionStream
 from .checks import instance_of
 from .closing import Closing
-from .codes import E_NOT_VALID_STATE
+from .codes import E_INVALIDARG, E_NOT_VALID_STATE
 from .constraint import TokenConstraint
 from .conversation_result import ConversationFormatResult
 from .messages import ChatCompletionRequest
@@ -36,9 +37,13 @@ class ChatCompletionSession(Closing):
 
     def __init__(self, text_session: TextGenerationSession) -> None:
         self._text_session = text_session
+        self._runtime = copy(text_session.runtime)  # the caller may close his
         self._media_encoder: MediaEncoder | None = None
         self._affinity = ThreadAffinity()
         self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<ChatCompletionSession {'(closed)' if self._is_closed else f'on {self._text_session!r}'}>"
 
     def _check_open(self) -> None:
         self._affinity.check("ChatCompletionSession")
@@ -117,13 +122,15 @@ class ChatCompletionSession(Closing):
         rows of its tensor, here and now.
 
         ValueError for bindings that do not match the parts, 0x8007139F without a `media_encoder`, 0x80070057 for a
-        tensor it does not take or an encoder of another stage. Without bindings it is `stream`. The encoder brings the
-        tokens that frame an image; the template only says where it stands.
+        tensor it does not take, one of another Runtime, or an encoder of another stage. Without bindings it is
+        `stream`. The encoder brings the tokens that frame an image; the template only says where it stands.
         """
         self._check_open()
         media = bound_media(instance_of(request, ChatCompletionRequest, "request"), bindings)
         if not media:
             return self.stream(request, options, cancellation=cancellation)
+        if not all(map(self._runtime.owns, media.values())):
+            raise WinMLError(E_INVALIDARG, "chat completion", "a tensor of the bindings is of another Runtime")
         self._check_free()
         encoder = self._media_encoder
         if encoder is None:

@@ -49,6 +49,13 @@ class ChatCompletionStream(Closing):
         self._result: ChatCompletionResult | None = None
         self._is_closed = False
 
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return "<ChatCompletionStream (closed)>"
+        if self._result is not None:
+            return f"<ChatCompletionStream {self._result.finish_reason.name}>"
+        return f"<ChatCompletionStream {'finished' if self._reader.is_finished else 'unfinished'}>"
+
     def _check_open(self) -> None:
         self._affinity.check("ChatCompletionStream")
         if self._is_closed:

@@ -41,6 +41,10 @@ class TextGenerationConfiguration(ConfigurationView, Closing):
         super().__init__(CompositionParts(runtime))
         self._is_consumed = self._is_closed = False
 
+    def __repr__(self) -> str:
+        state = " (closed)" if self._is_closed else ", consumed" if self._is_consumed else ""
+        return f"<TextGenerationConfiguration {self.mode.name}{state}>"
+
     # --- setters ------------------------------------------------------------------------------------------------------
 
     def _change(self, **parts: Any) -> None:

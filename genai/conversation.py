@@ -41,13 +41,12 @@ from .prompt_encoding import encode_prompt
 from .spellings import unused_character
 from .template import ChatTemplate
 from .template_data import Break, MessageTexts, TemplateData
-from .vocabulary import DEFAULT_TEMPLATE, TextVocabulary, TokenizerCore
+from .vocabulary import TextVocabulary, TokenizerCore
 
 if TYPE_CHECKING:
     from .tokenizer import Tokenizer
 
 IDENTITY = ConversationImplementationIdentity("genai.jinja", 1)
-_TOOL_TEMPLATE = "tool_use"
 _OWN_NAMES = frozenset(
     "messages tools add_generation_prompt bos_token eos_token enable_thinking "
     "strftime_now raise_exception namespace range dict".split()
@@ -63,7 +62,7 @@ def format_conversation(
     """
     check_request(request, takes_images)
     continuation = resolve_continuation(request)
-    name = _TOOL_TEMPLATE if request.tools and _TOOL_TEMPLATE in core.template_sources else DEFAULT_TEMPLATE
+    name = core.template_name(has_tools=bool(request.tools))
     template = core.template(name)
     _check_template(template, request)
     texts = [template.source, *_texts(request)]
@@ -198,13 +197,17 @@ class _Rendering:
         return text
 
 
+def check_tools_shown(template: ChatTemplate) -> None:
+    """Refuse tools (0x80070032) for a template that never looks at them."""
+    if "tools" not in template.variables:
+        mend = "use a model that was trained to call tools, or give a template that shows them"
+        unsupported(f"tools are given, but the chat template shows none: {mend}")
+
+
 def _check_template(template: ChatTemplate, request: ChatCompletionRequest) -> None:
     """Refuse what the template never looks at."""
-    if request.tools and "tools" not in template.variables:
-        unsupported(
-            "tools are given, but the chat template shows none: use a model that was trained to call tools, or "
-            "give a template that shows them"
-        )
+    if request.tools:
+        check_tools_shown(template)
     thinking = request.enable_thinking
     if thinking != ChatCompletionEnableThinking.MODEL_DEFAULT and "enable_thinking" not in template.variables:
         unsupported(f"enable_thinking is {thinking.name}, but the chat template does not use it; use MODEL_DEFAULT")

@@ -94,6 +94,11 @@ class TokenizerDecoder(Closing):
         self._continuation = continuation
         self.reset()
 
+    def __repr__(self) -> str:
+        if self._table is None:
+            return "<TokenizerDecoder (closed)>"
+        return f"<TokenizerDecoder that holds {len(self._held)} bytes back>"
+
     def decode_token(self, token_id: int) -> str:
         """Return the text that this token makes final; `""` while a character is incomplete.
 

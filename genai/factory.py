@@ -35,6 +35,9 @@ class Factory(Closing):
 
     _is_closed = False
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}{' (closed)' if self._is_closed else ''}>"
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise RuntimeError(f"{type(self).__name__} is closed")
@@ -60,6 +63,9 @@ class SessionFactory(Factory, Generic[SessionT]):
         self._runtime = runtime
         self._tokenizer = instance_of(tokenizer, Tokenizer, "tokenizer")
         self._default_session: SessionT | None = None
+
+    def __repr__(self) -> str:
+        return super().__repr__() if self._is_closed else f"<{type(self).__name__} of {self._tokenizer!r}>"
 
     @property
     def runtime(self) -> Runtime:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .embedding import EmbeddingModel
     from .media_rows import MediaRows
     from .tool_calls import ChatFields
+    from .vocabulary import TokenizerCore
 
 
 class LanguageModel(ModelCalls):
@@ -231,7 +232,7 @@ class LanguageModel(ModelCalls):
 
         A message is a pair `(role, content)` or a mapping `{"role": ..., "content": ...}`. A system message at the
         front of `messages` is the chat's system message: ValueError beside `system`. NotSupportedError when the model
-        has no chat template.
+        has no chat template, or one that shows no tools when there are `tools=`.
 
         `tools=` are Python functions that the model may call; this and the other options of `ChatFields` (`approve=`,
         `max_tool_rounds=`, `enable_thinking=` ...) are those of every turn, and each turn may have its own.
@@ -245,7 +246,13 @@ class LanguageModel(ModelCalls):
             )
         from .chat import Chat  # plain text needs no messages
 
-        return Chat(self, system, messages, fields)
+        chat = Chat(self, system, messages, fields)
+        if chat.tools:
+            from .conversation import check_tools_shown  # loads the template engine
+
+            core: TokenizerCore = self.tokenizer.underlying_object
+            check_tools_shown(core.template(core.template_name(has_tools=True)))
+        return chat
 
     def close(self) -> None:
         """Give the model's memory back. A stream that is still open ends as CANCELED. Again is fine.

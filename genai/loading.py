@@ -131,7 +131,8 @@ def load(
 
     Raises WinMLError: 0x80070002 for a missing file or an unknown name, 0x80070570 for an unreadable file, 0x8007007E
     for a missing engine, 0x80070490 for a missing device or provider, 0x80070032 for a graph that is no decoder, or of
-    which the provider takes nothing. Every message names the file and the mend.
+    which the provider takes nothing, 0x8007000D for a `chat_template` that does not compile. Every message names the
+    file and the mend.
     """
     place = placement(target, provider, provider_options)
     engine = chosen_engine(engine, place)
@@ -150,6 +151,7 @@ def load(
         None if projector is None else projector_path(projector),
         None if batch_size is None else index_value(batch_size, "batch_size", minimum=1),
     )
+    _check_template(chat_template)
     name, path = resolve(source, engine, offline, progress)
     if path.is_dir():
         return _load_folder(name, path, engine, options)
@@ -158,6 +160,14 @@ def load(
         return _load_gguf(name, path, options)
     check_engine(path, "ort", engine)
     return _load_onnx(name, path, path.parent, options)
+
+
+def _check_template(source: str | None) -> None:
+    """Refuse a template that does not compile before anything is downloaded or loaded."""
+    if isinstance(source, str):
+        from .template import ChatTemplate  # loads the template engine
+
+        ChatTemplate(source, "chat_template (--chat-template)")
 
 
 def _load_folder(name: str, folder: Path, engine: Engine | None, options: LoadOptions) -> LanguageModel:
@@ -218,7 +228,7 @@ def _refuse_gguf_options(path: Path, options: LoadOptions) -> None:
     unusable = {
         "LoRA adapters go": options.adapters,
         "a projector goes": options.projector,
-        "batch_size goes": options.batch_size,
+        "batch_size (--batch-size) goes": options.batch_size,
     }
     for what, given in unusable.items():
         if given:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import weakref
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from enum import IntEnum
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -15,12 +16,24 @@ from .cancellation import CancellationLatch
 from .closing import Closing
 
 
+class Outcome(Protocol):
+    """What an operation ends with."""
+
+    @property
+    def finish_reason(self) -> IntEnum:
+        """Why it has ended."""
+
+
 class Operation(Protocol):
     """A running operation of a session."""
 
     @property
     def latch(self) -> CancellationLatch:
         """What cancels it."""
+
+    @property
+    def result(self) -> Outcome | None:
+        """The result; None before the end."""
 
     def close(self) -> None:
         """End it without running a model again. Again is fine."""
@@ -41,6 +54,12 @@ class OperationStream(Closing, Generic[OperationT, UpdateT]):
         self._affinity = ThreadAffinity()
         self._finalizer = weakref.finalize(self, operation.close)
         self._finalizer.atexit = False
+
+    def __repr__(self) -> str:
+        if self._operation is None:
+            return f"<{type(self).__name__} (closed)>"
+        result = self._operation.result
+        return f"<{type(self).__name__} {'unfinished' if result is None else result.finish_reason.name}>"
 
     @classmethod
     def opened(cls, start: Callable[[], OperationT]) -> Self:

@@ -36,6 +36,12 @@ class ConversationOutputParser(Closing):
         self._is_closed = False
         self.reset()
 
+    def __repr__(self) -> str:
+        if self._is_closed:
+            return "<ConversationOutputParser (closed)>"
+        state = "flushed" if self._source.is_ended else "unfinished"
+        return f"<ConversationOutputParser {state}, {len(self._events)} events to read>"
+
     def append(self, text: str) -> None:
         """Take the next piece of the output; 0x8007139F after `flush`."""
         if not isinstance(text, str):

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from winml_lite import NotSupportedError, WinMLError
 
 from .codes import E_FAIL, E_INVALIDARG, FILE_CORRUPT, FILE_NOT_FOUND, MODULE_NOT_FOUND, NOT_SUPPORTED
+from .reading import is_empty
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 PictureSource: TypeAlias = Any
@@ -103,7 +104,8 @@ def _of_file(file: Any, name: str) -> Pixels:
     except WinMLError:
         raise
     except pillow.UnidentifiedImageError:
-        text = "no picture that can be read: it is none of the formats that Pillow knows"
+        known = "no picture that can be read: it is none of the formats that Pillow knows"
+        text = "the file is empty" if is_empty(file) else known
         raise WinMLError(FILE_CORRUPT, name, text) from None
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise WinMLError(E_INVALIDARG, name, str(error)) from error

@@ -119,7 +119,7 @@ class TextGenerationResult:
     """
 
     text: str
-    token_ids: tuple[int, ...]
+    token_ids: tuple[int, ...] = field(repr=False)
     finish_reason: TextGenerationFinishReason
     error_code: int
     prompt_token_count: int
@@ -137,7 +137,7 @@ class TextGenerationResult:
     """
     parse: Callable[[str], object] | None = field(default=None, repr=False, compare=False)
     """Makes the value of the text; see `parsed`."""
-    logprobs: tuple[TokenLogprob, ...] | None = None
+    logprobs: tuple[TokenLogprob, ...] | None = field(default=None, repr=False)
     """How likely each of `token_ids` was; None without `top_logprobs`."""
     stop_offset: int | None = None
     """Where the stop string begins, in characters of the text that all `token_ids` make."""

@@ -54,6 +54,11 @@ class LegalTokens(Protocol):
         """
 
 
+def fresh_seed() -> int:
+    """Return a seed of 1 to 2**53 - 1: numbers that survive JSON readers that keep all numbers as doubles."""
+    return int.from_bytes(os.urandom(8), "little") >> 11 or 1
+
+
 class TokenSelector:
     """Selects the tokens of one operation, composed once from its options.
 
@@ -76,7 +81,7 @@ class TokenSelector:
         eos_token_ids: Iterable[int] = (),
         token_bytes: Callable[[int], bytes] | None = None,
     ) -> None:
-        self.seed = options.seed or int.from_bytes(os.urandom(8), "little") or 1
+        self.seed = options.seed or fresh_seed()
         self.logprob: TokenLogprob | None = None
         self._place = 0  # how many tokens were accepted
         self._options = options

@@ -43,6 +43,12 @@ class TextGenerationSession(Closing):
         self._configuration = configuration
         self._affinity = ThreadAffinity()
 
+    def __repr__(self) -> str:
+        core = self._core
+        if core.state is TextGenerationSessionState.CLOSED:
+            return "<TextGenerationSession (closed)>"
+        return f"<TextGenerationSession {core.state.name}, {core.sequence_state.retained_token_count} tokens>"
+
     def _open(self) -> SequenceCore:
         self._affinity.check("TextGenerationSession")
         if self._core.state is TextGenerationSessionState.CLOSED:

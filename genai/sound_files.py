@@ -10,7 +10,6 @@ import io
 import logging
 import os
 import re
-import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from .codes import (
     NOT_SUPPORTED,
     PATH_NOT_FOUND,
 )
+from .pipe_reader import PipeReader
 from .reading import can_seek, is_empty, reading
 
 CHANNELS_MAX = 64
@@ -47,6 +47,7 @@ _LOSSY = ("OGG", "MP3")
 _RATES = {"OGG": 200_000}
 """Highest rate of a format; beyond it libvorbis refuses, and libsndfile then ends the process."""
 _RATE_MAX = 0x7FFFFFFF
+_COPIED_AT_ONCE = 1 << 16
 _WRITTEN_AT_ONCE = 1 << 16
 """Frames of one call: libsndfile's encoders need stack for what they are given."""
 
@@ -270,7 +271,9 @@ def _path(place: str) -> str | bytes:
 def _copied(file: Any, opening: ExitStack) -> Any:
     """Copy a pipe to a temporary file, since sound formats are read with seeks."""
     copy = opening.enter_context(tempfile.TemporaryFile())
-    shutil.copyfileobj(file, copy)
+    pipe = PipeReader(file)
+    while data := pipe.read(_COPIED_AT_ONCE):
+        copy.write(data)
     copy.seek(0)
     return copy
 

@@ -13,10 +13,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from winml_lite import WinMLError
+
 from .audio import Audio, Samples, SoundSource, audio_blocks, resampled_blocks
 from .checks import index_value
+from .codes import FILE_CORRUPT
 from .log_mel import SAMPLE_RATE
 from .sound_files import SoundFile
+from .spoken_sound import TOO_LOUD
 from .wave_stream import is_stream, wave_blocks
 
 SpeechSource: TypeAlias = "SoundSource | npt.NDArray[Any] | Iterable[npt.ArrayLike]"
@@ -53,8 +57,8 @@ def sound_blocks(
     if not _is_file(source):
         raise TypeError(f"audio must be a sound file, samples, or blocks of samples, not {type(source).__name__}")
     if is_live and is_stream(source):
-        return wave_blocks(source, SAMPLE_RATE), None
-    return audio_blocks(source, SAMPLE_RATE, _BLOCK_SECONDS), None
+        return _of_file(source, wave_blocks(source, SAMPLE_RATE)), None
+    return _of_file(source, audio_blocks(source, SAMPLE_RATE, _BLOCK_SECONDS)), None
 
 
 def announced_duration(source: Any) -> float | None:
@@ -70,6 +74,17 @@ def announced_duration(source: Any) -> float | None:
 
 def _of_samples(audio: Audio) -> tuple[Iterator[Samples], float | None]:
     return audio_blocks(audio, SAMPLE_RATE, _BLOCK_SECONDS), audio.duration
+
+
+def _of_file(source: Any, blocks: Iterator[Samples]) -> Iterator[Samples]:
+    """Yield the blocks of a file, in which samples that are too loud are no fault of the caller's."""
+    for block in blocks:
+        loudest = float(np.abs(block).max(initial=0))
+        if loudest > TOO_LOUD:
+            name = os.fspath(source) if isinstance(source, str | os.PathLike) else getattr(source, "name", "sound file")
+            text = f"full scale of float samples is -1 to 1, and one of the file's is {loudest:.0f}"
+            raise WinMLError(FILE_CORRUPT, str(name), text)
+        yield block
 
 
 def _comes_in_blocks(source: Any) -> bool:

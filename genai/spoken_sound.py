@@ -33,7 +33,7 @@ _VAGUE = SAMPLE_RATE // 5
 """Samples by which a model is late to say that something ends."""
 _PATIENCE = SAMPLE_COUNT
 """Samples after which a recording counts as long: only then silences are looked for, unless that is asked for."""
-_TOO_LOUD = 32.0
+TOO_LOUD = 32.0
 """No sound of full scale 1 has such samples (30 dB above it); floats on the scale of 16 bits have."""
 
 
@@ -199,7 +199,7 @@ class SpokenSound:
         for block in blocks:
             self._check()
             loudest = float(np.abs(block).max(initial=0))
-            if loudest > _TOO_LOUD:
+            if loudest > TOO_LOUD:
                 mend = "divide samples on the scale of 16 bits by 32768"
                 raise ValueError(f"full scale of float samples is -1 to 1, and one of these is {loudest:.0f}: {mend}")
             self._read += block.size

@@ -10,6 +10,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, Protocol, TypeAlias
 
+from .checks import index_value
+
 SubtitleFormat: TypeAlias = Literal["srt", "vtt"]
 
 LINE_LENGTH: Final = 42
@@ -46,6 +48,8 @@ def vtt(segments: Iterable[Cue], line_length: int | None = LINE_LENGTH) -> str:
 
 def cues(segments: Iterable[Cue], form: SubtitleFormat, line_length: int | None = LINE_LENGTH) -> Iterator[str]:
     """Yield one subtitle after the other, as their segments come; `VTT_HEADER` goes before them."""
+    if line_length is not None:
+        index_value(line_length, "line_length", minimum=1)
     number = 0
     for segment in segments:
         text = _lines(segment.text, line_length)

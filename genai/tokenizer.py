@@ -45,7 +45,8 @@ class Tokenizer(Closing):
     def from_file(cls, path: str | os.PathLike[str], *, chat_template: str | None = None) -> Self:
         """Open a `tokenizer.json`, its folder, or a `.gguf` file; `chat_template` replaces the model's own templates.
 
-        ValueError for what is not a path; WinMLError 0x80070002 for a missing file, 0x8007000D for wrong content,
+        ValueError for what is not a path; WinMLError 0x80070002 for a missing file, 0x8007000D for wrong content or a
+        `chat_template` that does not compile,
         NotSupportedError 0x80070032 for a kind of tokenizer that is not known.
         """
         name = os.fspath(path) if isinstance(path, os.PathLike) else path

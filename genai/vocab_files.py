@@ -1,7 +1,7 @@
 """The files beside a `tokenizer.json`: special tokens, end-of-generation ids and chat templates (genai §2.1, 2.5, 3.3).
 
-Which file wins: for the EOS ids `generation_config.json`, `genai_config.json`, `config.json`, then the named
-`eos_token`; for named tokens `tokenizer_config.json`, then `special_tokens_map.json`; for templates
+Which file wins: for the EOS ids `generation_config.json`, `genai_config.json`, `config.json`, `whisper.json`, then the
+named `eos_token`; for named tokens `tokenizer_config.json`, then `special_tokens_map.json`; for templates
 `chat_template.jinja` (others by name in `additional_chat_templates`), `chat_template.json`, then
 `tokenizer_config.json`.
 """
@@ -55,7 +55,9 @@ class VocabularyFiles:
             known = [number for number in ids if isinstance(number, int) and not isinstance(number, bool)]
             if known:
                 return tuple(dict.fromkeys(known))
-        return ()
+        tokens = self._read_json("whisper.json").get("tokens")  # of a converted speech model
+        end = tokens.get("end") if isinstance(tokens, Mapping) else None
+        return (end,) if isinstance(end, int) and not isinstance(end, bool) else ()
 
     def bos_token_id(self) -> int | None:
         """The id in the configuration files; only for folders that do not name the token."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .template import ChatTemplate
 
 DEFAULT_TEMPLATE = "default"
+_TOOL_TEMPLATE = "tool_use"
 
 
 class TextVocabulary(Protocol):
@@ -54,6 +55,7 @@ class TokenizerCore:
 
     def __init__(self, vocabulary: TextVocabulary, chat_template: str | None) -> None:
         self.vocabulary = vocabulary
+        self._template_origin = "of" if chat_template is None else "given for"
         self.template_sources: Mapping[str, str] = (
             vocabulary.chat_templates if chat_template is None else {DEFAULT_TEMPLATE: chat_template}
         )
@@ -61,6 +63,8 @@ class TokenizerCore:
         self.stops: dict[str, tuple[str, ...]] = {}
         """Additional stop texts by template name, as far as they are known."""
         self._templates: dict[str, ChatTemplate] = {}
+        if chat_template is not None:
+            self.template(DEFAULT_TEMPLATE)  # what a caller got wrong is told at once, what a file has only when used
 
     @functools.cached_property
     def visible_pieces(self) -> PieceTable:
@@ -107,6 +111,10 @@ class TokenizerCore:
             digest.update(len(piece).to_bytes(4, "little") + piece + bytes([token_id in special]))
         return ConstraintVocabularyIdentity(len(tokens), digest.digest())
 
+    def template_name(self, *, has_tools: bool) -> str:
+        """Return the name of the template for a conversation: some models have another one for tools."""
+        return _TOOL_TEMPLATE if has_tools and _TOOL_TEMPLATE in self.template_sources else DEFAULT_TEMPLATE
+
     def template_source(self, name: str) -> str:
         """Return a template by name; NotSupportedError 0x80070490 lists the names there are."""
         sources = self.template_sources
@@ -122,7 +130,7 @@ class TokenizerCore:
 
         template = self._templates.get(name)
         if template is None:
-            label = f"chat template {name!r} of {self.vocabulary.path}"
+            label = f"chat template {name!r} {self._template_origin} {self.vocabulary.path}"
             template = self._templates.setdefault(name, ChatTemplate(self.template_source(name), label))
         return template
 

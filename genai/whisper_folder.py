@@ -23,10 +23,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from winml_lite import NotSupportedError, WinMLError
 
 from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
 from .log_mel import FRAME_COUNT as FRAME_COUNT
+from .log_mel import log_mel
 from .reading import read_bytes
 
 ENCODER_FILE, DECODER_FILE, TOKENIZER_FILE, SETTINGS_FILE = (
@@ -150,15 +154,22 @@ class WhisperFolder:
 
     @property
     def encoder_path(self) -> Path:
+        """The ONNX graph that reads features."""
         return self.path / ENCODER_FILE
 
     @property
     def decoder_path(self) -> Path:
+        """The ONNX graph that writes tokens."""
         return self.path / DECODER_FILE
 
     @property
     def tokenizer_path(self) -> Path:
+        """`tokenizer.json`, for `Tokenizer.from_file`."""
         return self.path / TOKENIZER_FILE
+
+    def features(self, samples: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return what the encoder takes for a mono sound at 16 kHz of up to 30 s: float32 (1, mel_count, 3000)."""
+        return log_mel(samples, self.shape.mel_count)
 
 
 def settings_text(shape: WhisperShape, tokens: WhisperTokens) -> str:
@@ -181,7 +192,8 @@ def _no_settings(folder: Path) -> WinMLError:
         return NotSupportedError(NOT_SUPPORTED, _CONTEXT, f"{folder} holds {mend}")
     for name in ("encoder_model.onnx", "onnx/encoder_model.onnx", "genai_config.json"):
         if (folder / name).is_file():
-            text = f"{folder} holds {name}: exports of other tools are not read, only what `winml-lite convert` writes"
+            mend = "what `winml-lite convert` writes is; sessions of genai.tasks run other graphs, too"
+            text = f"{folder} holds {name}: exports of other tools are not read, {mend}"
             return NotSupportedError(NOT_SUPPORTED, _CONTEXT, text)
     return WinMLError(FILE_NOT_FOUND, _CONTEXT, f"{folder} holds no {SETTINGS_FILE}: it is no speech recognition model")
 

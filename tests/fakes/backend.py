@@ -35,6 +35,7 @@ from winml_lite.native.backend import Sequence as StageSequence
 from winml_lite.native.hardware import Device
 from winml_lite.native.saved_state import SavedState
 from winml_lite.native.segments import SegmentPlan, Segments
+from winml_lite.native.stopping import StopRequest
 from winml_lite.storage import Storage, check_descriptor
 from winml_lite.values import FREE_DIMENSION, NUMPY_NAMES, Descriptor, EngineInfo, ExecutionTargetKind, TensorDataType
 
@@ -175,6 +176,7 @@ class FakeExecutor:
         self.results: dict[int, Storage] = {}
         self._block: Block | None = None
         self._aborted = False
+        self._request: StopRequest | None = None
 
     def bind_input(self, index: int, storage: Storage | None) -> None:
         self.script.binds += 1
@@ -211,11 +213,13 @@ class FakeExecutor:
         script.runs += 1
         number = script.runs
         self._aborted = False
+        if self._request is not None:
+            self._request.check_cancelled()
         block = script.block_at.get(number)
         if block is not None:
             self._block = block
             block.entered.set()
-            assert block.release.wait(30), "nobody released the blocked run"
+            assert block.release.wait(100), "nobody released the blocked run"
             self._block = None
         if number in script.call_at:
             script.call_at[number]()
@@ -263,6 +267,9 @@ class FakeExecutor:
         if index not in self.results:
             raise WinMLError(E_NOT_VALID_STATE, "", f"{self.debug_name}: output {index} was not produced")
         return self.results[index]
+
+    def watch(self, request: StopRequest) -> None:
+        self._request = request
 
     def abort(self) -> None:
         self._aborted = True

@@ -144,7 +144,7 @@ def hold(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Block:
     def held_run() -> None:
         monkeypatch.setattr(executor, "run", run)
         block.entered.set()
-        assert block.release.wait(30), "nobody released the held run"
+        assert block.release.wait(100), "nobody released the held run"
         monkeypatch.setattr(executor, "abort", engine_abort)
         if aborted.is_set():
             raise WinMLError(CANCELLED, "", "the run was aborted")

@@ -72,9 +72,9 @@ def running(pipeline: Pipeline, block: Block) -> Iterator[list[WinMLError]]:
 
     thread = Thread(target=run)
     thread.start()
-    assert block.entered.wait(10)
+    assert block.entered.wait(100)
     try:
         yield errors
     finally:
         block.release.set()
-        thread.join(10)
+        thread.join(100)

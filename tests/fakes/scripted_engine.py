@@ -81,7 +81,7 @@ def _follow(executor: StageExecutor, script: Script) -> None:
         if block is not None:
             waiting.append(block)
             block.entered.set()
-            assert block.release.wait(30), "nobody released the blocked run"
+            assert block.release.wait(100), "nobody released the blocked run"
             waiting.clear()
             if aborted.is_set():
                 raise WinMLError(CANCELLED, "", "the run was aborted")

@@ -32,7 +32,7 @@ def _utterance(text: str, voice: str, words_per_minute: int) -> tuple[npt.NDArra
     library, data = _files()
     program = Path(__file__).with_name("espeak_voice.py")
     command = [sys.executable, str(program), str(library), str(data), voice, str(words_per_minute)]
-    ended = subprocess.run(command, input=text.encode(), capture_output=True, timeout=120)
+    ended = subprocess.run(command, input=text.encode(), capture_output=True, timeout=500)
     assert ended.returncode == 0, ended.stderr.decode(errors="replace")
     samples = np.frombuffer(ended.stdout, np.int16, offset=4).astype(np.float32) * np.float32(1 / 32768)
     samples.flags.writeable = False

@@ -77,8 +77,15 @@ def spoken(road: Road) -> list[Ids]:
     return [road.say(prompt) for prompt in PROMPTS]
 
 
-def cancel_at_random(road: Road, dice: random.Random, expected: list[Ids]) -> int:
-    """Cancel a long generation from another thread; return 1 if it was cut short."""
+def cancel_often(road: Road, dice: random.Random, expected: list[Ids]) -> None:
+    """Cancel until half of the cancellations have cut a generation short."""
+    cut = 0
+    while cut < CANCELLATIONS // 2:
+        cut += cancel_at_random(road, dice, expected)
+
+
+def cancel_at_random(road: Road, dice: random.Random, expected: list[Ids]) -> bool:
+    """Cancel a long generation from another thread; return whether it was cut short."""
     number = dice.randrange(len(PROMPTS))
     source = genai.CancellationSource()
     timer = threading.Timer(dice.random() * 0.03, source.cancel)
@@ -87,7 +94,7 @@ def cancel_at_random(road: Road, dice: random.Random, expected: list[Ids]) -> in
     timer.join()
     assert ids[:LENGTH] == expected[number][: len(ids)], (ids, expected[number])
     check(road, dice, expected)
-    return int(len(ids) < LONG)
+    return len(ids) < LONG
 
 
 def check(road: Road, dice: random.Random, expected: list[Ids]) -> None:
@@ -111,14 +118,12 @@ def disturb(make: Callable[[], Road]) -> None:
     undisturbed.close()
     assert len(set(expected)) == len(PROMPTS)
     errors: list[BaseException] = []
-    cut: list[int] = []
     is_over = threading.Event()
 
     def other() -> None:
         try:
             road, dice = make(), random.Random(3)
-            for _ in range(CANCELLATIONS // 2):
-                cut.append(cancel_at_random(road, dice, expected))
+            cancel_often(road, dice, expected)
             while not is_over.is_set():
                 check(road, dice, expected)
             assert spoken(road) == expected
@@ -129,18 +134,16 @@ def disturb(make: Callable[[], Road]) -> None:
     road, dice = make(), random.Random(4)
     thread = threading.Thread(target=other)
     thread.start()
-    for _ in range(CANCELLATIONS // 2):
-        cut.append(cancel_at_random(road, dice, expected))
+    cancel_often(road, dice, expected)
     for _ in range(INTERRUPTS):
         interrupt_at_random(road, dice, expected)
     is_over.set()
-    thread.join(120)
+    thread.join(400)
     assert not thread.is_alive(), "a thread hangs"
     if errors:
         raise errors[0]
     assert spoken(road) == expected
     road.close()
-    assert sum(cut) > CANCELLATIONS // 2, "hardly any cancellation came in time"
 
 
 def interrupt_at_random(road: Road, dice: random.Random, expected: list[Ids]) -> None:

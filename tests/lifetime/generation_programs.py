@@ -12,7 +12,6 @@ import signal
 import sys
 import threading
 
-from lifetime.held_memory import assert_keeps_nothing
 from lifetime.interrupts import until_interrupted
 
 import genai
@@ -141,16 +140,6 @@ def interrupts_of_the_long_road(path: str) -> None:
                 stream.close()
             core.recover()
             assert session.generate(ASKED).text == SENTENCE
-
-
-def nothing_grows_over_many_cycles(path: str) -> None:
-    """Load, generate and close, over and over."""
-
-    def cycle() -> None:
-        with genai.load(path, threads=1) as model:
-            assert model.generate(ASKED, max_new_tokens=3).text == "Paris is the"
-
-    assert_keeps_nothing(cycle, warm_up=40, times=160)
 
 
 def leave_a_stream_open(path: str) -> None:

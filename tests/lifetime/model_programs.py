@@ -65,13 +65,15 @@ def closing_waits_for_a_call(kind: str, path: str) -> None:
                 has_answered.set()
         except RuntimeError:
             found.append("closed")
+        except genai.WinMLError as error:  # of the call that was going on
+            found.append(f"0x{error.hresult:08X}")
 
     thread = threading.Thread(target=call)
     thread.start()
     has_answered.wait()
     model.close()
     thread.join()
-    assert found[-1] == "closed"
+    assert found[-1] in ("closed", "0x800704C7"), found[-1]
 
 
 def nothing_grows_over_many_cycles(kind: str, path: str) -> None:

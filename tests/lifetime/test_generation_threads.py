@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from lifetime.held_memory import COUNTED
 from lifetime.programs import run_python
 
 from fakes.model_files import ModelFiles, require_engine
@@ -27,11 +26,7 @@ def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
 
 
 def run(program: str, path: Path) -> tuple[int, str, str]:
-    return run_python("-W", "ignore::DeprecationWarning", PROGRAM, program, path, **COUNTED)
-
-
-def test_s_lif_04_load_generate_and_close_keep_no_memory(path: Path) -> None:
-    assert run("nothing_grows_over_many_cycles", path) == (0, "", "")
+    return run_python("-W", "ignore::DeprecationWarning", PROGRAM, program, path)
 
 
 def test_s_lif_06_eight_threads_get_the_right_answers(path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+
 import pytest
 from lifetime.held_memory import COUNTED
 from lifetime.programs import run_program
@@ -28,3 +30,11 @@ def test_a_transcript_program_ends_quietly(program: str, files: ModelFiles) -> N
     require_engine("ort")
     folder = tiny_whisper(files.folder / "whisper-transcripts")
     run_program("transcript_programs.py", program, folder, **COUNTED)
+
+
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="this system cannot tell what a pipe holds")
+@pytest.mark.parametrize("program", ["leave_a_silent_microphone", "leave_a_thread_in_a_silent_pipe"])
+def test_silence_on_standard_input_holds_nobody_up(program: str, files: ModelFiles) -> None:
+    require_engine("ort")
+    pytest.importorskip("soundfile")
+    run_program("transcript_programs.py", program, tiny_whisper(files.folder / "whisper-transcripts"))

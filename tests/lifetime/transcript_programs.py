@@ -5,17 +5,25 @@ FOLDER is the tiny Whisper model; a second of its first tone is the word "one", 
 
 from __future__ import annotations
 
+import asyncio
+import os
+import select
+import struct
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from lifetime.held_memory import assert_keeps_nothing, held_memory
 
 import genai
 from fakes.strikes import Strike
+from genai.pipe_reader import PipeReader
+from models.voice_models import loudness_sequence
 from models.whisper_models import tones
 
 SOUND = tones([0, 6])
@@ -119,6 +127,50 @@ def leave_another_thread_at_work(folder: str) -> None:
 
     threading.Thread(target=work, daemon=True).start()
     has_begun.wait()
+
+
+def silence_on_standard_input() -> int:
+    """Put a pipe there to which nobody writes but the header of a WAV; return what writes to it."""
+    reader, writer = os.pipe()
+    header = struct.pack("<4sI8sIHHIIHH4sI", b"RIFF", 0, b"WAVEfmt ", 16, 1, 1, 16000, 32000, 2, 16, b"data", 0)
+    os.write(writer, header)
+    os.dup2(reader, 0)
+    return writer
+
+
+def leave_a_silent_microphone(folder: str) -> None:
+    """A cancelled task and the model that it leaves end, and so does the interpreter, while nothing comes."""
+    silence_on_standard_input()
+    is_silent = threading.Event()
+    has_come = PipeReader.has_come
+
+    def told(pipe: PipeReader, seconds: float) -> bool:
+        has = has_come(pipe, seconds)
+        if not has:
+            is_silent.set()
+        return has
+
+    PipeReader.has_come = told  # type: ignore[method-assign]
+    onnx.save(loudness_sequence(), Path(folder, "loudness.onnx"))
+
+    async def hear() -> None:
+        with genai.VoiceActivity(Path(folder, "loudness.onnx")) as activity:
+            async with genai.load_speech(folder, threads=1) as model:
+                task = asyncio.create_task(model.atranscribe(sys.stdin.buffer, live=True, voice_activity=activity))
+                await asyncio.to_thread(is_silent.wait)
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    asyncio.run(hear())
+
+
+def leave_a_thread_in_a_silent_pipe(folder: str) -> None:
+    """The interpreter ends while a daemon thread waits for standard input."""
+    silence_on_standard_input()
+    threading.Thread(target=genai.read_audio, args=(sys.stdin.buffer,), daemon=True).start()
+    while select.select([0], [], [], 0)[0]:
+        pass
 
 
 if __name__ == "__main__":

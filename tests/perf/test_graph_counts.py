@@ -12,6 +12,7 @@ from fakes.backend import FakeBackend, Script
 from fakes.call_counts import calls_of
 from fakes.model_files import ModelFiles
 from fakes.rig import integers
+from fakes.waiting import until
 from winml_lite import Pipeline, Runtime, Stage
 from winml_lite.native.llama.executor import LlamaExecutor
 from winml_lite.native.ort.executor import OrtExecutor
@@ -146,13 +147,16 @@ def test_a_run_of_three_stages_enters_few_functions(
 def test_iterations_keep_no_memory(runtime: Runtime, files: ModelFiles, ort: None) -> None:
     _, pipeline = counting(runtime, files)
     iterations = pipeline.iteration_execution()
+    threads = threading.active_count()
     iterations.submit_iterations(3000).wait()
     tracemalloc.start()
     try:
         iterations.submit_iterations(1).wait()
+        until(lambda: threading.active_count() <= threads)
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(20):
             iterations.submit_iterations(100).wait()
+        until(lambda: threading.active_count() <= threads)
         growth = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -162,14 +166,17 @@ def test_iterations_keep_no_memory(runtime: Runtime, files: ModelFiles, ort: Non
 def test_submissions_keep_no_memory(runtime: Runtime, files: ModelFiles, ort: None) -> None:
     _, pipeline = counting(runtime, files)
     execution = pipeline.execution()
+    threads = threading.active_count()
     for _ in range(300):
         execution.submit().wait()
     tracemalloc.start()
     try:
         execution.submit().wait()
+        until(lambda: threading.active_count() <= threads)
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(500):
             execution.submit().wait()
+        until(lambda: threading.active_count() <= threads)
         growth = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -182,5 +189,5 @@ def test_submissions_leave_no_threads(runtime: Runtime, files: ModelFiles, ort: 
     for _ in range(50):
         pipeline.execution().submit().wait()
     for thread in set(threading.enumerate()) - before:
-        thread.join(10)
-    assert set(threading.enumerate()) == before
+        thread.join(100)
+    assert set(threading.enumerate()) <= before

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx
 import pytest
 
 import genai
 from fakes.model_files import require_engine
+from models.voice_models import loudness_sequence
 from models.whisper_models import tiny_whisper, tones
 from winml_lite import Pipeline
 
@@ -46,6 +48,18 @@ def test_windows_are_encoded_once(model: genai.SpeechModel, runs: list[Pipeline]
     result = model.transcribe(tones([None] * 95), voice_activity=False)
     assert result.timings.window_count == 4
     assert sum(pipeline is runs[0] for pipeline in runs) == 4
+
+
+def test_live_each_sentence_is_encoded_once(model: genai.SpeechModel, runs: list[Pipeline], tmp_path: Path) -> None:
+    onnx.save(loudness_sequence(), tmp_path / "voice.onnx")
+    with genai.VoiceActivity(tmp_path / "voice.onnx") as activity:
+        sound = tones([0, None, 1, None, 2, *[None] * 60], amplitude=0.9)
+        result = model.transcribe(sound, live=True, voice_activity=activity, timestamps=False)
+    assert [segment.text for segment in result.segments] == ["one", "two", "three"]
+    assert result.timings.window_count == 3
+    # A word of three tokens each, the end, and what the model finds of the window before it writes; nothing in silence.
+    hearing = [pipeline for pipeline in runs if pipeline is not runs[0]]
+    assert len(hearing) == 3 * (1 + 3 + 1 + 1)
 
 
 def test_no_sound_runs_nothing(model: genai.SpeechModel, runs: list[Pipeline]) -> None:

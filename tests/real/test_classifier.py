@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import io
 import json
 import threading
@@ -411,6 +413,33 @@ def test_a_closed_model_says_so(folder: Path) -> None:
     for call in (lambda: model.classify(plain(RED)), lambda: model.preprocess(plain(RED)), lambda: model.__enter__()):
         with pytest.raises(RuntimeError, match="ImageClassifier is closed"):
             call()
+
+
+def test_tasks_take_turns(model: genai.ImageClassifier) -> None:
+    async def run() -> list[tuple[genai.ImageLabel, ...]]:
+        async with model:
+            calls = [model.aclassify(plain(colour), top=1) for colour in (RED, GREEN, BLUE) * 10]
+            return await asyncio.gather(*calls)
+
+    wanted = model.classify([plain(colour) for colour in (RED, GREEN, BLUE) * 10], top=1)
+    assert asyncio.run(run()) == wanted
+    with pytest.raises(RuntimeError, match="closed"):
+        model.classify(plain(RED))
+
+
+def test_a_task_that_is_cancelled_leaves_the_model_usable(model: genai.ImageClassifier) -> None:
+    wanted = model.logits(plain(RED))
+
+    async def run() -> npt.NDArray[np.float32]:
+        task = asyncio.create_task(model.alogits([plain(BLUE)] * 400))
+        await asyncio.sleep(0.002)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return await model.alogits(plain(RED))
+
+    for _ in range(5):
+        np.testing.assert_array_equal(asyncio.run(run()), wanted)
 
 
 def test_threads_take_turns(model: genai.ImageClassifier) -> None:

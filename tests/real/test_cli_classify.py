@@ -92,7 +92,8 @@ def test_a_drawing_that_cannot_be_written_costs_no_answer(folder: Path) -> None:
     (folder / "drawings").mkdir()
     (folder / "drawings" / "green.png").mkdir()
     result = classify("red.png", "green.png", "--save", "drawings", "--json", "-q")
-    assert result.exit_code != 0
+    assert result.exit_code == 1
+    assert "green.png cannot be written: " in result.stderr
     assert [entry["picture"] for entry in json.loads(result.stdout)["pictures"]] == ["red.png", "green.png"]
 
 
@@ -104,6 +105,21 @@ def test_a_picture_that_cannot_be_read_does_not_stop_the_others(folder: Path) ->
     assert missing == "Error: no.png: there is no such file (0x80070002)"
     assert broken.startswith("Error: broken.png: ")
     assert last == "Error: 2 of 3 files could not be read"
+
+
+def test_json_has_an_entry_for_each_picture_in_order(folder: Path) -> None:
+    result = classify("no.png", "blue.png", "--top", "1", "--json", "-q")
+    missing, blue = json.loads(result.stdout)["pictures"]
+    assert missing == {"picture": "no.png", "error": "no.png: there is no such file (0x80070002)"}
+    assert (blue["picture"], [label["label"] for label in blue["labels"]]) == ("blue.png", ["blue"])
+    assert (result.exit_code, result.stderr.splitlines()[-1]) == (3, "Error: 1 of 2 files could not be read")
+
+
+def test_json_of_the_only_picture_that_cannot_be_read(folder: Path) -> None:
+    (folder / "broken.png").write_bytes((folder / "red.png").read_bytes()[:40])
+    result = classify("broken.png", "--json", "-q")
+    (entry,) = json.loads(result.stdout)["pictures"]
+    assert (entry["picture"], result.exit_code, result.stderr) == ("broken.png", 3, f"Error: {entry['error']}\n")
 
 
 def test_a_single_picture_that_cannot_be_read(folder: Path) -> None:

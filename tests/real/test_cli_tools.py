@@ -35,7 +35,7 @@ def arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_yes_calls_from_a_pipe(arguments: list[str]) -> None:
-    done = subprocess.run([*arguments, "--yes"], input=b"What?\n", capture_output=True, timeout=120)
+    done = subprocess.run([*arguments, "--yes"], input=b"What?\n", capture_output=True, timeout=500)
     assert (done.returncode, done.stdout.decode()) == (0, ANSWER + "\n")
     assert done.stderr.decode().splitlines()[1:] == [
         "multiply(a=127, b=31) -> 3937",
@@ -44,7 +44,7 @@ def test_yes_calls_from_a_pipe(arguments: list[str]) -> None:
 
 
 def test_without_it_calls_from_a_pipe_are_refused(arguments: list[str]) -> None:
-    done = subprocess.run(arguments, input=b"What?\n", capture_output=True, timeout=120)
+    done = subprocess.run(arguments, input=b"What?\n", capture_output=True, timeout=500)
     assert done.returncode == 0
     assert b"multiply(a=127, b=31) -> Refused: nobody is at the terminal" in done.stderr
 
@@ -65,7 +65,7 @@ def test_a_person_allows_and_refuses(arguments: list[str]) -> None:
         os.write(own, b"n\n")
         _wait_for(program, "population(city='Łódź') -> Refused: the user does not allow this call\n".encode())
         os.write(own, b"/exit\n")
-        out, _ = program.communicate(timeout=60)
+        out, _ = program.communicate(timeout=500)
     finally:
         program.kill()
         os.close(own)

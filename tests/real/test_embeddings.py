@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -94,6 +96,30 @@ def test_token_ids_are_taken_as_they_are(model: genai.EmbeddingModel) -> None:
 def test_batches_change_nothing(model: genai.EmbeddingModel) -> None:
     alone = np.stack([model.embed(text) for text in TEXTS])
     np.testing.assert_allclose(model.embed(TEXTS * 30), np.concatenate([alone] * 30), rtol=0, atol=TOLERANCE)
+
+
+def test_tasks_share_the_model(model: genai.EmbeddingModel) -> None:
+    async def run() -> list[Rows]:
+        async with model:
+            return list(await asyncio.gather(*(model.aembed(text) for text in TEXTS)))
+
+    wanted_rows = model.embed(TEXTS)
+    np.testing.assert_allclose(np.stack(asyncio.run(run())), wanted_rows, rtol=0, atol=TOLERANCE)
+
+
+def test_a_run_that_is_cancelled_leaves_the_model_usable(model: genai.EmbeddingModel) -> None:
+    wanted_row = model.embed(TEXTS[0])
+
+    async def run() -> Rows:
+        task = asyncio.create_task(model.aembed(TEXTS * 400))
+        await asyncio.sleep(0.002)
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return await model.aembed(TEXTS[0])
+
+    for _ in range(5):
+        np.testing.assert_array_equal(asyncio.run(run()), wanted_row)
 
 
 def test_what_a_model_says_of_itself(model: genai.EmbeddingModel) -> None:

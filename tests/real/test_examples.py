@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,11 @@ from models.split_decoder import split_decoder
 
 ROOT = Path(__file__).resolve().parents[2]
 QUESTION = "What is the capital of France?"
+NAMES = [
+    *("chat.py", "classify_picture.py", "describe_picture.py", "generate.py", "mixed_pipeline.py"),
+    *("native_token_loop.py", "onnx_graph.py", "search_texts.py", "speech_pipeline.py", "speech_to_chat.py"),
+    *("token_loop.py", "tools.py", "web_handler.py"),
+]
 
 pytestmark = pytest.mark.real
 needs_llama = pytest.mark.skipif(
@@ -36,7 +42,7 @@ def run_example(name: str, *arguments: str | Path, given: str = "") -> subproces
     """Run an example with UTF-8 streams; it must end well."""
     command = [sys.executable, str(ROOT / "examples" / name), *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUTF8": "1"}
-    done = subprocess.run(command, input=given, env=environment, capture_output=True, encoding="utf-8", timeout=120)
+    done = subprocess.run(command, input=given, env=environment, capture_output=True, encoding="utf-8", timeout=500)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -51,15 +57,48 @@ def test_token_loop_on_onnx_prints_the_sentence(tmp_path: Path, operators: str) 
     assert run_example("token_loop.py", scripted_onnx(tmp_path, operators), QUESTION).stdout == SENTENCE + "\n"
 
 
-def test_token_loop_without_a_model_says_how_it_is_used() -> None:
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "token_loop.py")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert done.stderr == "usage: python examples/token_loop.py MODEL [PROMPT]\n"
+def start(monkeypatch: pytest.MonkeyPatch, name: str, argument: str) -> object:
+    """Run an example in this process as far as its command line; return its exit code."""
+    if name == "web_handler.py":
+        pytest.importorskip("starlette")
+        pytest.importorskip("uvicorn")
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "examples" / name), argument])
+    with pytest.raises(SystemExit) as left:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    return left.value.code
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_example_says_how_it_is_used(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(monkeypatch, name, "--help") == 0
+    assert capsys.readouterr().out.startswith(f"usage: {name} [-h]")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_example_refuses_what_it_does_not_know(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert start(monkeypatch, name, "--nonsense") == 2
+    assert capsys.readouterr().err.startswith(f"usage: {name} [-h]")
+
+
+def test_the_examples_are_all_known() -> None:
+    assert sorted(path.name for path in (ROOT / "examples").glob("*.py")) == NAMES
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("mixed_pipeline.py", ("model.onnx",)), ("speech_pipeline.py", ("words.wav", "model.onnx"))],
+)
+def test_examples_for_gguf_files_refuse_others(
+    name: str, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [str(ROOT / "examples" / name), *arguments])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    assert capsys.readouterr().err.endswith("error: model.onnx is no .gguf file\n")
 
 
 @pytest.mark.parametrize("weights", ["f32", "q8"])

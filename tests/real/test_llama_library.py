@@ -41,7 +41,7 @@ def run(code: str, *arguments: str, silent: bool = True) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     assert (done.returncode, done.stderr if silent else "") == (0, "")

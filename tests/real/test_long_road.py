@@ -128,14 +128,14 @@ def test_g94_a_cancel_from_another_thread_stops_the_stream(session: TextGenerati
     stream = session.generate_text(ASKED, TextGenerationOptions(400), cancellation=source)
 
     def cancel() -> None:
-        begun.wait(10)
+        begun.wait(100)
         source.cancel()
 
     thread = Thread(target=cancel)
     thread.start()
     assert stream.read_next() is not None
     begun.set()
-    thread.join(10)
+    thread.join(100)
     assert stream.read_next() is None
     assert (stream.result.finish_reason, stream.result.text) == (Reason.CANCELED, "Paris")
     stream.close()
@@ -152,7 +152,7 @@ def test_g101_another_thread_is_refused(session: TextGenerationSession) -> None:
 
     thread = Thread(target=call)
     thread.start()
-    thread.join(10)
+    thread.join(100)
     assert refused == [0x8001010E]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
 
 import numpy as np
 import pytest
 
 from fakes.ort_stages import build, count_values, flat, step, tensor
+from fakes.waiting import again_and_again
 from models import onnx_models
 from winml_lite.errors import CANCELLED, E_INVALIDARG, E_NOT_VALID_STATE, NOT_FOUND, NOT_SUPPORTED, WinMLError
 from winml_lite.native.ort.executor import OrtExecutor
@@ -214,8 +214,10 @@ def test_r142_bound_output_of_another_shape(rows: int) -> None:
     stage = build(onnx_models.dyn1())
     stage.bind_input(0, tensor(np.ones((2, 3))))
     stage.bind_output(0, allocate(FLOAT, (rows, 3)), False)
-    with pytest.raises(WinMLError, match=rf"\{{{rows},3\}}.*\{{2,3\}}") as caught:
+    with pytest.raises(WinMLError) as caught:
         stage.run()
+    said = f"output 'Y' was produced with shape (2, 3), the bound tensor has ({rows}, 3); bind a tensor of that shape"
+    assert str(caught.value.native_message).startswith(said)
     assert caught.value.hresult == E_INVALIDARG
 
 
@@ -321,14 +323,9 @@ def test_abort_stops_a_run_and_the_stage_goes_on() -> None:
     stage = build(onnx_models.slow())
     stage.bind_input(0, tensor(np.zeros((64, 64))))
     stage.bind_output(0, None, True)
-    timer = threading.Timer(0.3, stage.abort)
-    began = time.monotonic()
-    timer.start()
-    with pytest.raises(WinMLError) as caught:
+    with again_and_again(stage.abort), pytest.raises(WinMLError) as caught:
         stage.run()
-    timer.join()
     assert caught.value.hresult == CANCELLED
-    assert time.monotonic() - began < 5
     stage.abort()  # nothing runs: no effect on the next run
     quick = build(onnx_models.slow(rounds=3))
     quick.bind_input(0, tensor(np.zeros((64, 64))))
@@ -341,11 +338,8 @@ def test_abort_leaves_the_same_stage_usable() -> None:
     stage = build(onnx_models.slow(rounds=20_000))
     stage.bind_input(0, tensor(np.zeros((64, 64))))
     stage.bind_output(0, None, True)
-    timer = threading.Timer(0.05, stage.abort)
-    timer.start()
-    with pytest.raises(WinMLError):
+    with again_and_again(stage.abort), pytest.raises(WinMLError):
         stage.run()
-    timer.join()
     step(stage)
     assert stage.output(0).array().max() == 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 import genai
 from fakes.model_files import ModelFiles
 from fakes.ort_stages import CPU
+from fakes.waiting import until
 from models.recipes import random_gguf, random_onnx
 from winml_lite.files.onnx import read_onnx, read_onnx_bytes
 from winml_lite.native.backend import OrtOptions, StageOptions, backend
@@ -100,13 +100,9 @@ def test_loads_of_one_folder_do_not_disturb_each_other(files: ModelFiles) -> Non
         assert second.generate(PROMPT, max_new_tokens=12).token_ids == alone
 
 
-def tasks() -> int:
-    """Threads of this process, those of the engines as well; asked for until it stays, since some are about to end."""
-    counts = [-1]
-    while len(counts) < 10 or len(set(counts[-10:])) > 1:
-        counts.append(len(os.listdir("/proc/self/task")))
-        time.sleep(0.01)
-    return counts[-1]
+def tasks() -> set[str]:
+    """Threads of this process, those of the engines as well. Some may be about to end."""
+    return set(os.listdir("/proc/self/task"))
 
 
 @pytest.mark.usefixtures("llama")
@@ -119,9 +115,9 @@ def test_a_generation_gives_its_threads_back(files: ModelFiles) -> None:
         before = tasks()
         stream = model.stream(PROMPT, max_new_tokens=5)
         next(stream)
-        during = tasks()
+        assert len(tasks() - before) == 1
         stream.close()
-        assert (during - before, tasks() - before) == (1, 0)
+        until(lambda: tasks() <= before)
 
 
 @pytest.mark.usefixtures("llama")
@@ -143,8 +139,8 @@ def test_threads_that_generate_in_turn_keep_nothing(files: ModelFiles) -> None:
         for thread in threads:
             thread.start()
         done.wait(30)
-        during = tasks()
+        themselves = {str(thread.native_id) for thread in threads}
+        until(lambda: tasks() - before == themselves)
         go_home.set()
         for thread in threads:
             thread.join(30)
-        assert during - before == 4  # the four themselves

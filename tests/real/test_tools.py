@@ -123,7 +123,11 @@ def test_s_tpl_06_a_template_may_be_given(files: ModelFiles) -> None:
     with genai.load(path, threads=1, chat_template="{{ messages[0].content + '\\n' }}") as model:
         assert model.chat().send(QUESTION).text == CALLS
         with pytest.raises(genai.NotSupportedError, match="the chat template shows none"):
-            model.chat(tools=TOOLS).send(QUESTION)
+            model.chat(tools=TOOLS)
+        with pytest.raises(genai.NotSupportedError, match="the chat template shows none"):
+            model.chat().send(QUESTION, tools=TOOLS)
+    with pytest.raises(genai.WinMLError, match="line 1: "):
+        genai.load(path, threads=1, chat_template="{% for")
 
 
 def test_a_real_model_is_made_to_call(files: ModelFiles) -> None:

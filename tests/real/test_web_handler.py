@@ -24,7 +24,14 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "web_handler.py"
 QUESTIONS = ("Why?", "Where is it now?")
 MAX_NEW_TOKENS = 400
-
+ENDLESS = 15_000
+"""Tokens of an answer that nobody would wait for."""
+ENDLESSLY = """
+import sys
+from examples import web_handler
+web_handler.MAX_NEW_TOKENS = int(sys.argv.pop())
+web_handler.main()
+"""
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(
@@ -42,9 +49,11 @@ def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
 
 
 @contextmanager
-def serving(path: Path, log: list[str] | None = None) -> Iterator[int]:
+def serving(path: Path, log: list[str] | None = None, max_new_tokens: int = 0) -> Iterator[int]:
     """Run the example and yield its port; it must end well. In the end `log` holds what it has said."""
     command = [sys.executable, "-W", "error", str(EXAMPLE), str(path), "0"]
+    if max_new_tokens:
+        command[3:] = ["-c", ENDLESSLY, str(path), "0", str(max_new_tokens)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, encoding="utf-8"
@@ -72,7 +81,7 @@ def serving(path: Path, log: list[str] | None = None) -> Iterator[int]:
 @contextmanager
 def asking(port: int, question: str) -> Iterator[HTTPResponse]:
     """Send a question, and yield the answer when it has begun."""
-    with closing(HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+    with closing(HTTPConnection("127.0.0.1", port, timeout=500)) as connection:
         connection.request("POST", "/", question.encode())
         with connection.getresponse() as response:
             assert response.status == 200
@@ -90,7 +99,7 @@ def read_all(port: int, question: str, order: list[str]) -> str:
 
 
 def test_two_clients_get_their_answers_at_once(path: Path) -> None:
-    with genai.load(path) as model:
+    with genai.load(path, threads=1) as model:
         alone = [model.chat().send(question, max_new_tokens=MAX_NEW_TOKENS).text for question in QUESTIONS]
     texts: dict[str, str] = {}
     order: list[str] = []
@@ -104,20 +113,18 @@ def test_two_clients_get_their_answers_at_once(path: Path) -> None:
         for thread in threads:
             thread.join(60)
     assert [texts[question] for question in QUESTIONS] == alone
-    assert sum(before != after for before, after in pairwise(order)) >= 10
+    changes = sum(before != after for before, after in pairwise(order))
+    assert changes > 1  # one answer after the other would be one change
 
 
 def test_clients_that_go_away_end_their_generations(path: Path) -> None:
     log: list[str] = []
-    with serving(path, log) as port:
+    with serving(path, log, ENDLESS) as port:
         for _ in range(5):  # more than there are models
             for question in QUESTIONS:
                 with asking(port, question) as response:
-                    response.read1()
-        answer = read_all(port, QUESTIONS[0], [])
-    assert len(answer) > 100
-    ends = [line for line in log if f"MAX_TOKENS after {MAX_NEW_TOKENS} tokens" in line]
-    assert 1 <= len(ends) <= 5  # the last client's, hardly any of the ten others
+                    assert response.read1()
+    assert [line for line in log if "tokens" in line] == []  # no answer has come to its end
 
 
 def test_more_clients_than_models_all_get_their_answers(path: Path) -> None:

@@ -105,7 +105,7 @@ def _write_words(path: Path) -> None:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(16000)
-        file.writeframes((tones([0, None, 6]) * 32767).astype("<i2").tobytes())
+        file.writeframes((tones([0, None, 6], amplitude=0.9) * 32767).astype("<i2").tobytes())
 
 
 def _write_classifier(folder: Path) -> None:

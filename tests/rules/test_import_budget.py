@@ -32,7 +32,7 @@ PROGRAMS = {
 def loaded_by(program: str) -> tuple[set[str], list[str]]:
     """Top-level modules and shared libraries (Linux) in a fresh interpreter after a program."""
     command = [sys.executable, "-c", program + "\n" + REPORT]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=500)
     modules, libraries = json.loads(done.stdout.splitlines()[-1])
     return set(modules), libraries
 

@@ -164,6 +164,7 @@ def sound(activity: genai.VoiceActivity, runtime: winml_lite.Runtime) -> None:
     regions = genai.speech_regions(genai.audio_blocks((audio.samples, 8000)), activity)
     assert_type(next(regions), genai.SpeechRegion)
     assert_type(activity.probabilities(audio.samples, last=True), npt.NDArray[np.float32])
+    assert_type(genai.WhisperFolder.open("whisper").features(audio.samples), npt.NDArray[np.float32])
     options = winml_lite.AudioTensorOptions(channels=1, window_frames=400, hop_frames=160)
     tensor = runtime.tensor_from_audio(audio.samples, sample_rate=16000, options=options)
     assert_type(tensor.to_audio_bytes(sample_rate=16000, channels=1, sample_format="int32"), bytes)
@@ -175,12 +176,20 @@ def speech_model(model: genai.SpeechModel) -> None:
     assert_type(stream.result, genai.Transcript)
     assert_type(model.transcribe((np.zeros(8000), 8000), voice_activity=False), genai.Transcript)
     assert_type(model.transcribe(iter([np.zeros(8000)]), sample_rate=8000).timings.real_time_factor, float)
+    assert_type(model.stream(iter([np.zeros(8000)]), live=True), genai.SpeechStream)
 
 
 async def speech_model_async(model: genai.SpeechModel) -> None:
     async for segment in model.astream("speech.wav"):
         assert_type(segment, genai.TranscriptSegment)
     assert_type(await model.atranscribe("speech.wav"), genai.Transcript)
+
+
+async def vectors_and_labels_async(encoder: genai.EmbeddingModel, classifier: genai.ImageClassifier) -> None:
+    assert_type(await encoder.aembed(["a", "b"], timeout=1.0), npt.NDArray[np.float32])
+    assert_type(await classifier.aclassify("cat.jpg"), tuple[genai.ImageLabel, ...])
+    assert_type(await classifier.aclassify([Path("cat.jpg")]), list[tuple[genai.ImageLabel, ...]])
+    assert_type(await classifier.alogits("cat.jpg"), npt.NDArray[np.float32])
 
 
 def pictures(runtime: winml_lite.Runtime) -> None:

@@ -35,7 +35,7 @@ def pipe(text: str, *arguments: str) -> Result:
 def talk(monkeypatch: pytest.MonkeyPatch) -> Talk:
     """Run a chat with a person who types lines; an exception instead of a line is raised at the prompt."""
 
-    def run(*lines: str | BaseException) -> Result:
+    def run(*lines: str | BaseException | None) -> Result:
         typed = iter(lines)
 
         def read(reader: LineReader, prompt: str) -> str | None:
@@ -198,6 +198,12 @@ def test_s_cli_02_a_block_is_one_message(model: FakeModel, talk: Talk) -> None:
     assert [text for _, text, _ in model.asked] == ["one\ntwo", "three\nfour", "five"]
 
 
+def test_ctrl_d_ends_a_block_and_not_the_chat(model: FakeModel, talk: Talk) -> None:
+    model.answers = [saying("a"), saying("b")]
+    talk('"""', "one", None, "two")
+    assert [text for _, text, _ in model.asked] == ["one", "two"]
+
+
 def test_a_block_on_one_line(model: FakeModel, talk: Talk) -> None:
     model.answers = [saying("a")]
     talk('"""one"""')
@@ -238,7 +244,12 @@ def test_help_goes_to_standard_error_and_names_everything(model: FakeModel, talk
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("/nope", "no command /nope"), ("/", "no command /"), ("/save", "no command /save without FILE")],
+    [
+        ("/nope", "no command /nope; /help lists them\n"),
+        ("/", "no command /; /help lists them\n"),
+        ("/save", "no command /save without FILE\n"),
+        ("/load missing.json", "/load missing.json: No such file or directory\n"),
+    ],
 )
 def test_unknown_commands_are_not_sent(model: FakeModel, talk: Talk, line: str, message: str) -> None:
     assert message in talk(line).stderr

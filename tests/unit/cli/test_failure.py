@@ -53,6 +53,10 @@ def test_exit_codes(hresult: int, context: str, exit_code: int) -> None:
             genai.WinMLError(0x80070002, "/m/tokenizer.json", "the folder has no tokenizer.json"),
             "the folder has no tokenizer.json (0x80070002)",
         ),
+        (
+            genai.WinMLError(0x80070490, "IWinMLRuntime.CreateExecutionTarget", "no GPU; use create_cpu_target()"),
+            "no GPU; take --device cpu (0x80070490)",
+        ),
         (genai.WinMLError(0x8007000D, "/m/a.json", "no object"), "/m/a.json: no object (0x8007000D)"),
         (genai.WinMLError(0x80070570, "gemma3-270m", "wrong bytes"), "gemma3-270m: wrong bytes (0x80070570)"),
         (

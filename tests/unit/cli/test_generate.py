@@ -62,10 +62,12 @@ def test_the_default_model_and_the_default_options(model: FakeModel) -> None:
 
 def test_the_options_of_loading(model: FakeModel) -> None:
     model.answers = [saying("a")]
-    run("-m", "a.gguf", "--engine", "ort", "--threads", "3", "--context-length", "99", "--offline", "Why?")
+    sizes = ("--context-length", "99", "--batch-size", "64")
+    run("-m", "a.gguf", "--engine", "ort", "--threads", "3", *sizes, "--offline", "Why?")
     source, options = model.loads[0]
     assert source == "a.gguf"
-    assert [options[name] for name in ("engine", "threads", "context_length", "offline")] == ["ort", 3, 99, True]
+    names = ("engine", "threads", "context_length", "batch_size", "offline")
+    assert [options[name] for name in names] == ["ort", 3, 99, 64, True]
 
 
 def test_all_options_of_sampling(model: FakeModel) -> None:

@@ -65,6 +65,12 @@ def test_the_end_of_the_input_right_behind_a_line_is_kept(typed: Type) -> None:
     assert [reader.read("> "), reader.read("> ")] == ["one", None]
 
 
+def test_the_end_of_the_input_is_told_once(typed: Type) -> None:
+    typed("one", EOFError(), "two", waiting=[False, True, False, False, False])
+    reader = LineReader()
+    assert [reader.read("... "), reader.read("... "), reader.read("> ")] == ["one", None, "two"]
+
+
 def test_history_is_kept_between_sessions(tmp_path: Path) -> None:
     readline = pytest.importorskip("readline")
     file = tmp_path / "home" / "history"

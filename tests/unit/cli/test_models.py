@@ -158,7 +158,7 @@ def test_convert_of_a_whisper_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
     result = run("convert", str(tmp_path), str(tmp_path / "out"))
     assert calls == [(tmp_path, tmp_path / "out", "f16")]
     assert (result.exit_code, result.stdout) == (0, f"{tmp_path / 'out'}\n")
-    assert "Whisper, English only, 4 and 2 layers, 80 mel bands, f16, 79 MB" in result.stderr
+    assert "Whisper, English only, 4 and 2 layers, 80 mel bands, f16, 79.0 MB" in result.stderr
 
 
 def test_convert_of_a_whisper_folder_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from cli.failure import ModelFailure
-from cli.several_files import check_before_loading, targets
+from cli.failure import ModelFailure, OutputFailure
+from cli.several_files import check_before_loading, targets, writing
 from genai import NotSupportedError, WinMLError
 
 
@@ -91,3 +91,9 @@ def test_no_model_is_loaded_without_the_package_that_reads_files(here: Path) -> 
     with pytest.raises(NotSupportedError, match=r"this needs it: pip install 'winml-lite\[media\]'") as raised:
         check_before_loading(("cat.png",), "no_such_package", "this needs it")
     assert isinstance(raised.value, WinMLError) and raised.value.hresult == 0x8007007E
+
+
+def test_what_cannot_be_written_names_the_file_and_is_the_fault_of_the_output(here: Path) -> None:
+    with pytest.raises(OutputFailure, match=r"^missing.cat\.srt cannot be written: No such file or directory$"):
+        with writing(Path("missing/cat.srt")):
+            Path("missing/cat.srt").write_text("")

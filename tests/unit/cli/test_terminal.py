@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from cli import terminal
-from cli.terminal import Progress
+from cli.terminal import Progress, size_text
 
 
 class Terminal(io.StringIO):
@@ -72,6 +72,20 @@ def test_pieces_are_flushed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
 
     terminal.answer_stream(pieces())  # type: ignore[arg-type]
     assert (seen, content(stream)) == ([b"a"], b"ab\n")
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (99_999, "99,999 bytes"),
+        (100_000, "0.1 MB"),
+        (70_712_345, "70.7 MB"),
+        (4_200_000_000, "4200.0 MB"),
+    ],
+)
+def test_sizes_that_megabytes_would_not_show_are_bytes(count: int, text: str) -> None:
+    assert size_text(count) == text
 
 
 def test_s_cli_03_progress_without_a_terminal_is_one_line_for_each_step(capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,8 +63,10 @@ def can_seek(file: Any) -> bool:
 
 
 def is_empty(file: Any) -> bool:
-    """Whether an open file has no bytes at all; False where that cannot be told. The position in it is lost."""
+    """Whether a file, a path or open, has no bytes at all; False where that cannot be told. The position is lost."""
     with suppress(AttributeError, OSError, TypeError, ValueError):
+        if isinstance(file, str | bytes):
+            return os.stat(file).st_size == 0
         file.seek(0, os.SEEK_END)
         return bool(file.tell() == 0)
     return False

@@ -80,7 +80,7 @@ class SoundFile:
                 ) from error
             except self._error as error:
                 self._reraise()
-                text = "the file is empty" if _has_no_bytes(handle) else _no_sound(error)
+                text = "the file is empty" if is_empty(handle) else _no_sound(error)
                 raise WinMLError(FILE_CORRUPT, self.name, text) from error
             self._reraise()
             self.sample_rate: int = self._file.samplerate
@@ -256,11 +256,6 @@ def _regular_file(place: str, opening: ExitStack) -> Any:
         if not stat.S_ISREG(mode):
             raise WinMLError(E_INVALIDARG, place, "this is a device, not a file")
     return _path(place)
-
-
-def _has_no_bytes(handle: Any) -> bool:
-    """Whether what libsndfile was given, a path or an open file, is empty."""
-    return os.stat(handle).st_size == 0 if isinstance(handle, str | bytes) else is_empty(handle)
 
 
 def _path(place: str) -> str | bytes:

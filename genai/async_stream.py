@@ -102,6 +102,8 @@ class _Work(Generic[Piece, Result]):
         self._has_thread = False
         self._is_cancelled = False
         self.has_ended = False
+        self._is_told = False
+        """Whether all was done that ends the work."""
         self.stream: BlockingStream[Piece, Result] | None = None
         self.closing = Call(self._close)
 
@@ -164,19 +166,24 @@ class _Work(Generic[Piece, Result]):
             self.stream.cancel()
 
     def end(self) -> None:
-        """Have the thread close the stream when it is done with its step, give the turn back, and go home."""
+        """Have the thread close the stream when it is done with its step, give the turn back, and go home.
+
+        Again is fine, and needed when an interrupt cut the first time short.
+        """
         with self._lock:
-            if self.has_ended:
-                return
             self.has_ended = True
+        if self._is_told:
+            return
         if self._turn is not None:
             self._turn.is_ending = True
         self.cancel()
         if self._has_thread:
             self._calls.put(self.closing)
         else:
+            self._close()  # by itself first: a call would keep an interrupt for who waits for it
             self.closing.run()
         self._calls.put(None)  # there is a thread, too, if an interrupt has struck while it started
+        self._is_told = True
 
     def _close(self) -> None:
         try:
@@ -222,12 +229,11 @@ class AsyncStream(AsyncPieces[_Work[Piece, Result], Piece]):
     async def __anext__(self) -> Piece:
         piece = await self._do(self._work.read)
         if piece is None:
-            await self.aclose()
             raise StopAsyncIteration
         return piece
 
     async def _do(self, read: Callable[[], T]) -> T | None:
-        """Return `read()` of the thread, None after the end. Whatever goes wrong meanwhile ends the work."""
+        """Return `read()` of the thread. None is the end, where the work is ended, as whatever goes wrong ends it."""
         if self._is_reading:
             raise RuntimeError("another task is reading this stream")
         self._is_reading = True
@@ -235,11 +241,12 @@ class AsyncStream(AsyncPieces[_Work[Piece, Result], Piece]):
             if not self._work.has_begun:
                 await self._work.begin(self._timeout)
             call = self._work.submit(read)
-            if call is not None:
-                return await call.result()
-            if self._work.stream is None:
+            if call is None and self._work.stream is None:
                 self._check()
-            return None
+            piece = None if call is None else await call.result()
+            if piece is None:
+                await self.aclose()
+            return piece
         except BaseException:
             self._work.end()
             raise
@@ -260,12 +267,12 @@ class AsyncStream(AsyncPieces[_Work[Piece, Result], Piece]):
     async def read(self) -> Result:
         """Go on to the end, without coming back to the event loop for each piece, and return the result."""
         await self._do(self._work.read_all)
-        await self.aclose()
         return self.result
 
     async def aclose(self) -> None:
         """End the work and wait until the model is free again."""
         self._work.end()
+        self._finalizer.detach()
         await self._work.closing.result()
 
 

@@ -238,7 +238,7 @@ def _as_floats(array: npt.NDArray[Any]) -> Samples:
     if kind == np.int32:
         return (array * (1 / 2147483648)).astype(np.float32)
     if kind.kind == "f":
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+        with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is refused later
             return array.astype(np.float32, copy=False)
     raise ValueError(f"samples are floats, uint8, int16 or int32, not {kind}")
 

@@ -246,6 +246,8 @@ class SpeechStream(Closing):
 
     def close(self) -> None:
         """End the transcription now; what was not read is never heard."""
+        if self._running.result is None:
+            self.cancel()  # another thread may be reading, and wait for sound until somebody speaks
         self._operation.end()
         self._finalizer.detach()
 

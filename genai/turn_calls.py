@@ -111,8 +111,8 @@ def _linked(work: Work[Result], latch: CancellationLatch, source: CancellationLa
     """Return `work(latch)`; meanwhile `source` sets the latch, too."""
     if source is None:
         return work(latch)
-    source.on_cancel(latch.cancel)
     try:
+        source.on_cancel(latch.cancel)
         if source.is_canceled:
             latch.cancel()
         return work(latch)
@@ -123,8 +123,8 @@ def _linked(work: Work[Result], latch: CancellationLatch, source: CancellationLa
 @contextmanager
 def stopping(latch: CancellationLatch, abort: Callable[[], object], context: str) -> Iterator[None]:
     """Have the latch call `abort` while the block runs; 0x800704C7 where it is set already."""
-    latch.on_cancel(abort)
     try:
+        latch.on_cancel(abort)
         check_not_canceled(latch, context)
         yield
     finally:

@@ -98,14 +98,18 @@ class LastTurn(Turn):
 
     def __init__(self, free: Callable[[], object]) -> None:
         super().__init__()
-        self._free = free
+        self._free = deque([free])
         self.is_left = False
         """Whether nobody waits for it: who leaves the turn before calls `end`."""
 
     def end(self, turnstile: Turnstile) -> None:
-        """Free the model and give the turn back."""
+        """Free the model and give the turn back. Once: two threads that leave a turn each may both come here."""
         try:
-            self._free()
+            free = self._free.pop()
+        except IndexError:
+            return
+        try:
+            free()
         finally:
             turnstile.leave(self)
 

@@ -190,7 +190,7 @@ class _WaveStream:
             wide[:, 1:] = values.reshape(-1, 3)
             values = wide.view("<i4")
         if kind == _FLOATS:
-            with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused
+            with np.errstate(over="ignore", invalid="ignore"):  # what float32 cannot hold is refused below
                 values = values.astype(np.float32)
             if not np.isfinite(values).all():
                 place = f"after {done / self.sample_rate:.1f} s"

@@ -150,7 +150,7 @@ def leave_a_silent_microphone(folder: str) -> None:
             is_silent.set()
         return has
 
-    PipeReader.has_come = told  # type: ignore[method-assign]
+    PipeReader.has_come = told  # type: ignore[method-assign, assignment]
     onnx.save(loudness_sequence(), Path(folder, "loudness.onnx"))
 
     async def hear() -> None:

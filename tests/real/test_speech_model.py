@@ -6,6 +6,8 @@ import asyncio
 import io
 import itertools
 import json
+import os
+import select
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +23,9 @@ from fakes.model_files import require_engine
 from fakes.ort_whisper import OrtWhisper
 from fakes.real_models import catalog_model
 from fakes.spoken import spoken
-from genai import SpeechModel, Transcript, TranscriptionOptions, VoiceActivity, WinMLError
+from genai import SpeechModel, SpeechStream, Transcript, TranscriptionOptions, VoiceActivity, WinMLError
 from genai.log_mel import log_mel
+from genai.pipe_reader import PipeReader
 from models.recipes import scripted_onnx
 from models.voice_models import loudness_sequence
 from models.whisper_models import WORDS, tiny_whisper, tones
@@ -292,6 +295,26 @@ class TestLive:
             stream.cancel()
             assert list(stream) == []
         assert (stream.result.text, stream.result.finish_reason.name) == ("one two", "CANCELED")
+
+    @pytest.mark.skipif(not hasattr(select, "poll"), reason="this system cannot tell what a pipe holds")
+    @pytest.mark.parametrize("end", [SpeechStream.close, SpeechStream.cancel])
+    def test_ended_by_another_thread_while_nothing_is_heard(
+        self, model: SpeechModel, loudness: VoiceActivity, end: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        is_silent = threading.Event()
+        monkeypatch.setattr(PipeReader, "has_come", lambda pipe, seconds: is_silent.set())
+        reader, writer = os.pipe()
+        with open(reader, "rb") as microphone, open(writer, "wb"):
+            stream = model.stream(microphone, live=True, voice_activity=loudness)
+            reading = threading.Thread(target=stream.read, daemon=True)
+            reading.start()
+            assert is_silent.wait(20)
+            ending = threading.Thread(target=end, args=(stream,), daemon=True)
+            ending.start()
+            ending.join(20)
+            reading.join(20)
+            assert (ending.is_alive(), reading.is_alive()) == (False, False)
+        assert stream.result.finish_reason.name == "CANCELED"
 
     def test_it_takes_voice_activity(self, model: SpeechModel) -> None:
         with pytest.raises(ValueError, match="leave voice_activity=False out"):

@@ -7,12 +7,16 @@ there.
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from fakes.rig import failing
+from fakes.strikes import Strike
 from genai import CancellationSource
 from genai.cancellation import CancellationLatch
 from genai.turn_calls import TurnCall, check_not_canceled, stopping
@@ -300,3 +304,48 @@ def test_a_failure_reaches_the_task(model: Model) -> None:
     with pytest.raises(AssertionError, match="not to be done"):
         asyncio.run(model.call().run_async(unwanted))
     assert model.turnstile.current is None
+
+
+# --- interrupts -------------------------------------------------------------------------------------------------------
+
+
+def struck(model: Model, number: int, call: Callable[[TurnCall[Any]], Any]) -> str:
+    """Make a call with an interrupt at a place, then another one; return the place, "" where there are fewer."""
+    source = CancellationSource()
+    strike = Strike(number)
+    with suppress(KeyboardInterrupt):
+        strike.during(lambda: call(model.call(cancellation=source)))
+    assert model.call(timeout=20).run(lambda latch: "next") == "next", strike.where
+    return strike.where
+
+
+def test_an_interrupt_anywhere_in_a_blocking_call_leaves_the_model_free() -> None:
+    places = [struck(Model(), number, lambda call: call.run(lambda latch: 1)) for number in range(1, 60)]
+    assert places[20]
+    assert not places[-1]
+
+
+def test_an_interrupt_anywhere_in_an_asynchronous_call_leaves_the_model_free() -> None:
+    """The event loop stays as it is: neither its end nor a collection of garbage gives the turn back."""
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    def call_in_a_loop(call: TurnCall[Any]) -> Any:
+        loop = asyncio.new_event_loop()
+        loops.append(loop)
+        task = loop.create_task(call.run_async(lambda latch: 1))
+        try:
+            return loop.run_until_complete(task)
+        finally:
+            if task.cancel():  # the interrupt struck the loop and not the task
+                with suppress(asyncio.CancelledError):
+                    loop.run_until_complete(task)
+
+    gc.disable()
+    try:
+        places = [struck(Model(), number, call_in_a_loop) for number in range(1, 120)]
+    finally:
+        gc.enable()
+        for loop in loops:
+            loop.close()
+    assert places[40]
+    assert not places[-1]

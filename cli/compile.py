@@ -21,6 +21,8 @@ from .provider_options import provider_options, provider_settings
 
 _FORMS = {"device": winml_lite.CompiledModelForm.DEVICE_TARGETED, "durable": winml_lite.CompiledModelForm.DURABLE}
 
+_DIGITS = len(str(1 << 63))
+
 
 @click.command("compile")
 @click.argument("model", type=click.Path(path_type=Path))
@@ -165,7 +167,7 @@ def _dimensions(texts: tuple[str, ...]) -> dict[str, int]:
     found: dict[str, int] = {}
     for text in texts:
         name, equals, extent = text.rpartition("=")
-        if not equals or not name or not extent.isdecimal() or not 1 <= int(extent) < 1 << 63:
+        if not equals or not name or not extent.isdecimal() or len(extent) > _DIGITS or not 1 <= int(extent) < 1 << 63:
             raise click.UsageError(f"--dim {text}: give NAME=VALUE with a positive number")
         found[name] = int(extent)
     return found

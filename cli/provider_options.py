@@ -35,10 +35,15 @@ def provider_settings(name: str | None, library: Path | None, options: tuple[str
         if library is not None or options:
             raise click.UsageError("--provider-library and --provider-option go with --provider")
         return None
+    if not name:
+        raise click.UsageError("--provider takes the name of an execution provider")
     if library is not None:
         with winml_lite.Runtime() as runtime:
             runtime.register_execution_provider(name, library)
     pairs = [text.partition("=") for text in options]
     if any(not key or not sign for key, sign, _ in pairs):
         raise click.UsageError("--provider-option takes KEY=VALUE")
+    for text in options:
+        if any("\ud800" <= char <= "\udfff" for char in text):  # bytes that are no text, as the system passes them
+            raise click.UsageError(f"--provider-option takes text, not {text!r}")
     return {key: value for key, _, value in pairs}

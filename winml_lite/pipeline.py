@@ -66,9 +66,7 @@ class PipelineCore:
             self.graph.run(gate.check_cancelled)
         else:
             try:
-                if gate.cancelled is not None:
-                    gate.check_cancelled()
-                executor.run()
+                executor.run()  # it looks at `gate.cancelled` itself
                 executor.commit()
             except BaseException:
                 executor.discard()

@@ -107,6 +107,13 @@ def test_of_several_graphs_the_configured_one_is_compiled(tmp_path: Path) -> Non
         (("dense.onnx", "out.onnx", "--provider", "Absent"), 3, "execution provider 'Absent'"),
         (("dense.onnx", "out.onnx", "--dim", "batch"), 2, "give NAME=VALUE"),
         (("dense.onnx", "out.onnx", "--dim", "batch=0"), 2, "give NAME=VALUE"),
+        (("dense.onnx", "out.onnx", "--dim", "batch=" + "9" * 5000), 2, "give NAME=VALUE"),
+        (("dense.onnx", "out.onnx", "--provider", ""), 2, "--provider takes the name of an execution provider"),
+        (
+            ("dense.onnx", "out.onnx", "--provider", "CPUExecutionProvider", "--provider-option", "\udcff=1"),
+            2,
+            r"takes text, not '\udcff=1'",
+        ),
         (("dense.onnx", "out.onnx", "--dim", "Batch=2"), 2, "no input of dense.onnx has a free dimension of that name"),
         (("dense.onnx", "out.onnx", "--weights", "../w.bin"), 2, "must lie in the folder of the artifact"),
         (("dense.onnx", "missing/out.onnx"), 2, "there is no such folder"),

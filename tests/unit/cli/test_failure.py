@@ -67,3 +67,8 @@ def test_exit_codes(hresult: int, context: str, exit_code: int) -> None:
 )
 def test_lines(error: genai.WinMLError, line: str) -> None:
     assert describe(error) == line
+
+
+def test_what_a_terminal_would_take_for_orders_is_spelled_out() -> None:
+    error = genai.WinMLError(0x80070032, "genai.load", "compiled for \x1b[31mred\x9b\nand more\tof it")
+    assert describe(error) == "compiled for \\x1b[31mred\\x9b\nand more\tof it (0x80070032)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import tracemalloc
 from collections import Counter
 
 import pytest
@@ -12,6 +11,7 @@ from fakes.backend import FakeBackend, Script
 from fakes.call_counts import calls_of
 from fakes.model_files import ModelFiles
 from fakes.rig import integers
+from fakes.traced_growth import traced_growth
 from fakes.waiting import until
 from winml_lite import Pipeline, Runtime, Stage
 from winml_lite.native.llama.executor import LlamaExecutor
@@ -149,17 +149,11 @@ def test_iterations_keep_no_memory(runtime: Runtime, files: ModelFiles, ort: Non
     iterations = pipeline.iteration_execution()
     threads = threading.active_count()
     iterations.submit_iterations(3000).wait()
-    tracemalloc.start()
-    try:
-        iterations.submit_iterations(1).wait()
-        until(lambda: threading.active_count() <= threads)
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(20):
-            iterations.submit_iterations(100).wait()
-        until(lambda: threading.active_count() <= threads)
-        growth = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
+    growth = traced_growth(
+        lambda: iterations.submit_iterations(100).wait(),
+        20,
+        lambda: until(lambda: threading.active_count() <= threads),
+    )
     assert growth < 4096
 
 
@@ -169,17 +163,9 @@ def test_submissions_keep_no_memory(runtime: Runtime, files: ModelFiles, ort: No
     threads = threading.active_count()
     for _ in range(300):
         execution.submit().wait()
-    tracemalloc.start()
-    try:
-        execution.submit().wait()
-        until(lambda: threading.active_count() <= threads)
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(500):
-            execution.submit().wait()
-        until(lambda: threading.active_count() <= threads)
-        growth = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
+    growth = traced_growth(
+        lambda: execution.submit().wait(), 500, lambda: until(lambda: threading.active_count() <= threads)
+    )
     assert growth < 4096  # 8 bytes each
 
 

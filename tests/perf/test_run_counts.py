@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
@@ -11,6 +9,7 @@ from fakes.backend import FakeBackend, Script
 from fakes.call_counts import calls_of
 from fakes.model_files import ModelFiles
 from fakes.rig import built, built_add
+from fakes.traced_growth import traced_growth
 from winml_lite import Runtime, TensorAccessMode, TensorDataType
 
 pytestmark = pytest.mark.perf
@@ -48,13 +47,4 @@ def test_a_token_loop_keeps_no_memory(runtime: Runtime, files: ModelFiles, ort: 
     stage.bind_output(0, runtime.tensor_from_buffer(result, TensorDataType.FLOAT32, (2,), access=access))
     for _ in range(3000):  # the interpreter keeps up to 2,000 freed tuples of each length
         step()
-    tracemalloc.start()
-    try:
-        step()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(2000):
-            step()
-        growth = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert growth < 4096
+    assert traced_growth(step, 2000) < 4096

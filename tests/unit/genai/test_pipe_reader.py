@@ -6,12 +6,15 @@ import gzip
 import io
 import os
 import select
+import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import BinaryIO
 
 import pytest
 
 from fakes.piped import Pipe
+from genai import pipe_reader
 from genai.pipe_reader import PipeReader
 
 needs_poll = pytest.mark.skipif(not hasattr(select, "poll"), reason="this system cannot tell what a pipe holds")
@@ -94,3 +97,45 @@ def test_a_closed_file_tells_it_when_it_is_read(ends: tuple[BinaryIO, BinaryIO])
 def test_text() -> None:
     with pytest.raises(TypeError, match="binary mode; read gave str"):
         PipeReader(io.StringIO("abc")).read(1)
+
+
+class HeldFile:
+    """A file whose reading is known to be under way, and ends when it may."""
+
+    def __init__(self) -> None:
+        self.is_inside, self.may_end = threading.Event(), threading.Event()
+        self.read_count = 0
+
+    def read1(self, count: int) -> bytes:
+        self.read_count += 1
+        self.is_inside.set()
+        assert self.may_end.wait(100)
+        return b"abc"
+
+    read = read1
+
+
+def test_an_exit_waits_for_who_is_inside_and_lets_nobody_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever holds the lock of a buffer when the interpreter is finalized ends it with SIGABRT."""
+    monkeypatch.setattr(pipe_reader, "_waiting_for", lambda file: SimpleNamespace(poll=lambda: [(0, 1)]))
+    monkeypatch.setattr(pipe_reader, "_LONGEST_READ", 100.0)
+    file = HeldFile()
+    reader = PipeReader(file)
+    inside = threading.Thread(target=reader.read, args=(3,))
+    inside.start()
+    assert file.is_inside.wait(100)
+    barring = threading.Thread(target=reader.bar)
+    barring.start()
+    barring.join(0.1)
+    assert barring.is_alive()
+    file.may_end.set()
+    inside.join(100)
+    barring.join(100)
+    assert not barring.is_alive()
+    late = threading.Thread(target=reader.read, args=(3,))
+    late.start()
+    late.join(0.1)
+    assert late.is_alive()
+    assert file.read_count == 1
+    reader._inside.release()
+    late.join(100)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any, ClassVar, NoReturn, Protocol, Self
 
@@ -155,7 +156,7 @@ class Storage:
             claim.is_held = False
 
 
-class StagedStorage(Storage):
+class StagedStorage(Storage, ABC):
     """Memory that the CPU reaches only through a copy, as on a device: `data` is that copy, always in the same place.
 
     A subclass says in `refresh` and `publish` how its memory is read and written.
@@ -178,13 +179,13 @@ class StagedStorage(Storage):
             self.ready.check("IWinMLTensorDataLock")
         self.refresh()
 
+    @abstractmethod
     def refresh(self) -> None:
         """Copy the memory to `data`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def publish(self) -> None:
         """Copy `data` to the memory."""
-        raise NotImplementedError
 
 
 def _forget_staged() -> None:

@@ -10,6 +10,7 @@ context length are those of the `.gguf` file, unless they are given. `Script` ma
 from __future__ import annotations
 
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Event
@@ -146,7 +147,7 @@ class FakeBackend:
         return self.listed
 
 
-class FakeExecutor:
+class FakeExecutor(ABC):
     """Bindings, publication, counting, blocking and failing; `compute` is for the two kinds of model below."""
 
     inputs: tuple[Descriptor, ...]
@@ -240,8 +241,9 @@ class FakeExecutor:
         if missing:
             raise WinMLError(E_INVALIDARG, "", f"{self.debug_name}: input {missing[0]} is not bound")
 
+    @abstractmethod
     def compute(self, inputs: list[Array]) -> list[Array]:
-        raise NotImplementedError
+        """Return the outputs."""
 
     def _publish(self, arrays: list[Array]) -> None:
         results: dict[int, Storage] = {}

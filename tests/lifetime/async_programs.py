@@ -13,6 +13,8 @@ import threading
 import time
 from typing import Any
 
+from lifetime.interrupts import say_nothing_of_lost_interrupts
+
 import genai
 
 LONG: dict[str, Any] = {"max_new_tokens": 400, "ignore_eos": True}
@@ -65,6 +67,7 @@ def leave_inside_the_event_loop(path: str) -> None:
 
 def interrupt_of_asyncio_run(path: str) -> None:
     """Ctrl-C ends `asyncio.run`; the model is usable, for other loops and without one."""
+    say_nothing_of_lost_interrupts()
     with load(path) as model:
         expected = model.generate(PROMPT, **SHORT).token_ids
         for moment in (0.001, 0.01, 0.03):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from lifetime.held_memory import assert_keeps_nothing
-from lifetime.interrupts import say_nothing_of_lost_interrupts, until_interrupted
+from lifetime.interrupts import until_interrupted
 
 import genai
 from models import recipes
@@ -39,13 +39,13 @@ def noise(seed: int) -> tuple[np.ndarray, int]:
 
 def interrupted_turns(folder: str) -> None:
     """Ctrl-C at random moments of a turn with new media: the next turn answers as ever."""
-    say_nothing_of_lost_interrupts()
     chance = random.Random(3)
     numbers = itertools.count()
     interrupted = 0
     with load(folder) as model:
         chat = model.chat()
         picture = RED
+        assert chat.send("?", images=[picture], audio=[noise(0)]).text  # what is imported late is imported now
         while interrupted < 40:
             try:
                 for _ in until_interrupted(chance.uniform(0.003, 0.05)):

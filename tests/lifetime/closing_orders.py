@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from lifetime.interrupts import say_nothing_of_lost_interrupts
 
 from winml_lite import Pipeline, Runtime, Stage, TensorDataType, TensorLockFlags, TensorLockMode, Vocabulary, WinMLError
 
@@ -237,8 +238,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.armed = False
-        # One that strikes inside a finalizer is only reported there.
-        sys.unraisablehook = lambda report: None
+        say_nothing_of_lost_interrupts()
         signal.signal(signal.SIGINT, self._strike)
         threading.Thread(target=self._tick, daemon=True).start()
 

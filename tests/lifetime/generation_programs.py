@@ -106,6 +106,7 @@ def interrupts(path: str) -> None:
     caught = 0
     with genai.load(path, threads=1) as model:
         chat = model.chat()
+        assert chat.send("What?").text  # what is imported late is imported now
         while caught < 20:
             try:
                 for _ in until_interrupted(random.random() * 0.03):
@@ -127,6 +128,7 @@ def interrupts_of_the_long_road(path: str) -> None:
         core = model._open()
         session = TextGenerationSession(core, None)  # type: ignore[arg-type]
         caught = 0
+        assert session.generate(ASKED).text == SENTENCE  # what is imported late is imported now
         while caught < 20:
             stream: TextGenerationStream | None = None
             try:

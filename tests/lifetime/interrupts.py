@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import io
 import signal
 import sys
 import threading
@@ -22,6 +23,7 @@ def until_interrupted(seconds: float) -> Iterator[None]:
         signal.raise_signal(signal.SIGINT)
         sent.append(seconds)
 
+    say_nothing_of_lost_interrupts()
     sent: list[float] = []
     _thread.start_new_thread(send, ())  # `Thread.start` does not stand SIGINT
     while not sent:
@@ -37,6 +39,15 @@ def await_the_second_strike() -> None:
 
 
 def say_nothing_of_lost_interrupts() -> None:
-    """Python tells of each interrupt that falls into a finalizer, and goes on."""
-    tell = sys.unraisablehook
-    sys.unraisablehook = lambda report: None if report.exc_type is KeyboardInterrupt else tell(report)
+    """Silence what Python tells of an interrupt between two steps of its own, and goes on: one that falls into a
+    finalizer, and a file that it left open between `open` and `with` (an import opens its module so).
+    """
+    sys.unraisablehook = _tell_of_others
+
+
+def _tell_of_others(report: sys.UnraisableHookArgs) -> None:
+    is_of_python = report.exc_type is KeyboardInterrupt or (
+        report.exc_type is ResourceWarning and isinstance(report.object, io.IOBase)
+    )
+    if not is_of_python:
+        sys.__unraisablehook__(report)

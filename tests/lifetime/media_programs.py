@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from lifetime.held_memory import assert_keeps_nothing
-from lifetime.interrupts import say_nothing_of_lost_interrupts, until_interrupted
+from lifetime.interrupts import until_interrupted
 
 from winml_lite import Runtime, Tensor
 
@@ -86,7 +86,6 @@ def nothing_grows(model: str, projector: str) -> None:
 
 def interrupts_lose_no_position(model: str, projector: str) -> None:
     """Ctrl-C at random moments of a run of rows: the position is that of before or after, and the next run works."""
-    say_nothing_of_lost_interrupts()
     objects = make(model, projector)
     stage, pipeline = objects["stage"], objects["pipeline"]
     count = objects["layout"].position_count

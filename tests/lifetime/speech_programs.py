@@ -186,6 +186,7 @@ def interrupted_streams_go_on(folder: str) -> None:
     random.seed(6)
     objects = make(folder)
     caught = 0
+    assert said(start(objects)) == SAYS  # what is imported late is imported now
     while caught < 30:
         stream: AutomaticSpeechRecognitionStream | None = None
         try:

@@ -10,33 +10,24 @@ import genai
 
 from . import subjects
 from .bounded_schemas import SCHEMAS, record, several, text, whole
-from .measure import Plan, Row, Step, alternate, endless, faster, main
+from .measure import Plan, Row, alternate, faster, main
 
 RUNS_PER_SCHEMA = 10
 LONGEST = 256
-SAMPLING: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 1}
 ENDLESS = several(record(name=text(20), age=whole(0, 120), story={"type": "string"}), 1000, 2000)
 """A schema whose answers never end: objects with bounded and unbounded strings and numbers."""
-
-
-def our_step(model: genai.LanguageModel, plan: Plan, **fields: Any) -> Step:
-    """Take the next piece of a stream."""
-    count = min(plan.chunks * plan.steps + 8, plan.context_length - 128)
-    step = endless(lambda: model.stream(subjects.STORY, max_new_tokens=count, **fields))
-    step()
-    return step
 
 
 def speed(plan: Plan) -> Iterator[Row]:
     """Tokens per second with and without a schema, the same sampling on both sides."""
     path = subjects.gguf_file(plan.quick)
-    for mode, options in (("greedy", dict[str, Any]()), ("sampled", SAMPLING)):
+    for mode, options in (("greedy", dict[str, Any]()), ("sampled", subjects.SAMPLING)):
         with (
             genai.load(path, threads=plan.threads, context_length=plan.context_length) as one,
             genai.load(path, threads=plan.threads, context_length=plan.context_length) as other,
         ):
-            sides = our_step(one, plan, json_schema=ENDLESS, **options), our_step(other, plan, **options)
-            seconds = alternate(*sides, plan)
+            constrained = subjects.stream_step(one, plan, json_schema=ENDLESS, **options)
+            seconds = alternate(constrained, subjects.stream_step(other, plan, **options), plan)
         yield faster(f"constrained decode, {mode}", "without a schema", seconds, 1, (">= 0.9", ">= 0.95"))
 
 

@@ -11,22 +11,9 @@ import genai
 from . import subjects
 from .llama_side import BareLoop, use_plain_weights
 from .measure import Plan, Row, Step, alternate, endless, faster, main
+from .subjects import SAMPLING, new_tokens, stream_step
 
-SAMPLING: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": 1}
-MODES = ("greedy", "sampled")
-
-
-def new_tokens(plan: Plan) -> int:
-    """Tokens of one stream: all steps of one side, so that a stream is rarely begun anew."""
-    return min(plan.chunks * plan.steps + 8, plan.context_length - 128)
-
-
-def our_step(model: genai.LanguageModel, mode: str, plan: Plan) -> Step:
-    """Take the next piece of a stream."""
-    options = SAMPLING if mode == "sampled" else {}
-    step = endless(lambda: model.stream(subjects.STORY, max_new_tokens=new_tokens(plan), **options))
-    step()
-    return step
+OPTIONS: dict[str, dict[str, Any]] = {"greedy": {}, "sampled": SAMPLING}
 
 
 def bare_step(loop: BareLoop, sampled: bool) -> Step:
@@ -38,20 +25,27 @@ def bare_step(loop: BareLoop, sampled: bool) -> Step:
 
 def llama_step(llama: Any, mode: str, plan: Plan) -> Step:
     """Take the next chunk of llama-cpp-python's stream."""
-    options = {**SAMPLING, "seed": 1} if mode == "sampled" else {"temperature": 0.0}
+    options = OPTIONS[mode] or {"temperature": 0.0}
     count = new_tokens(plan)
     step = endless(lambda: llama.create_completion(subjects.STORY, max_tokens=count, stream=True, **options))
     step()
     return step
 
 
+def genai_model(folder: Path, threads: int) -> Any:
+    """Load a folder with onnxruntime-genai."""
+    import onnxruntime_genai as og
+
+    config = og.Config(str(folder))
+    config.overlay(f'{{"model": {{"decoder": {{"session_options": {{"intra_op_num_threads": {threads}}}}}}}}}')
+    return og.Model(config)
+
+
 def genai_step(folder: Path, plan: Plan) -> Step:
     """Take the next token and its text from onnxruntime-genai."""
     import onnxruntime_genai as og
 
-    config = og.Config(str(folder))
-    config.overlay(f'{{"model": {{"decoder": {{"session_options": {{"intra_op_num_threads": {plan.threads}}}}}}}}}')
-    model = og.Model(config)
+    model = genai_model(folder, plan.threads)
     tokenizer = og.Tokenizer(model)
     prompt = genai.Tokenizer.from_file(folder).encode(subjects.STORY)
 
@@ -77,18 +71,18 @@ def measure_gguf(plan: Plan) -> Iterator[Row]:
     with genai.load(path, threads=plan.threads, context_length=plan.context_length) as model:
         bare = BareLoop(path, plan.context_length, 512, plan.threads)
         bare.use_sampler(SAMPLING["top_k"], SAMPLING["top_p"], SAMPLING["min_p"], SAMPLING["temperature"])
-        for mode, aim in zip(MODES, (">= 0.99", ">= 0.985"), strict=True):
-            seconds = alternate(our_step(model, mode, plan), bare_step(bare, False), plan)
+        for mode, aim in zip(OPTIONS, (">= 0.99", ">= 0.985"), strict=True):
+            seconds = alternate(stream_step(model, plan, **OPTIONS[mode]), bare_step(bare, False), plan)
             yield faster(f"P1 GGUF decode, {mode}", "bare llama_decode", seconds, 1, (">= 0.97", aim))
-        seconds = alternate(our_step(model, "sampled", plan), bare_step(bare, True), plan)
+        seconds = alternate(stream_step(model, plan, **SAMPLING), bare_step(bare, True), plan)
         other_side = "llama_decode and llama_sampler_sample"
         yield faster("P1 GGUF decode, sampled", other_side, seconds, 1, (">= 0.98", ">= 0.99"))
         use_plain_weights()
         llama = llama_cpp.Llama(
             str(path), n_ctx=plan.context_length, n_threads=plan.threads, n_threads_batch=plan.threads, verbose=False
         )
-        for mode in MODES:
-            seconds = alternate(our_step(model, mode, plan), llama_step(llama, mode, plan), plan)
+        for mode, options in OPTIONS.items():
+            seconds = alternate(stream_step(model, plan, **options), llama_step(llama, mode, plan), plan)
             yield faster(f"P2 GGUF decode, {mode}", "llama-cpp-python stream", seconds, 1, (">= 1.05", ">= 1.15"))
         llama.close()
 
@@ -98,7 +92,7 @@ def measure_onnx(plan: Plan) -> Iterator[Row]:
     for operators, weights in (("gqa", "q8"), ("gqa", "f32"), ("std", "f32")):
         folder = subjects.onnx_folder(operators, weights, plan.quick)
         with genai.load(folder, threads=plan.threads, context_length=plan.context_length) as model:
-            seconds = alternate(our_step(model, "greedy", plan), genai_step(folder, plan), plan)
+            seconds = alternate(stream_step(model, plan), genai_step(folder, plan), plan)
         yield faster(f"P4 ONNX decode, {operators} {weights}", "onnxruntime-genai", seconds, 1, (">= 0.97", ">= 1.03"))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import genai
 
 from . import subjects
+from .decode import genai_model
 from .llama_side import BareLoop
 from .measure import Plan, Row, alternate, faster, main
 
@@ -53,9 +54,7 @@ def genai_prompt(folder: Path, plan: Plan, prompt: Callable[[], list[int]]) -> C
     """Evaluate a prompt and select one token with onnxruntime-genai."""
     import onnxruntime_genai as og
 
-    config = og.Config(str(folder))
-    config.overlay(f'{{"model": {{"decoder": {{"session_options": {{"intra_op_num_threads": {plan.threads}}}}}}}}}')
-    model = og.Model(config)
+    model = genai_model(folder, plan.threads)
 
     def evaluate() -> None:
         settings = og.GeneratorParams(model)

@@ -42,7 +42,7 @@ def copied(model: genai.LanguageModel, number: int) -> genai.TextGenerationResul
 
 def free(model: genai.LanguageModel, number: int) -> genai.TextGenerationResult:
     """Generate a story, another one each time."""
-    fields: dict[str, Any] = {"temperature": 0.8, "top_k": 40, "top_p": 0.95, "min_p": 0.05, "seed": number + 1}
+    fields = {**subjects.SAMPLING, "seed": number + 1}
     return model.generate(subjects.STORY, max_new_tokens=LONGEST, ignore_eos=True, **fields)
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnxruntime
 
 import genai
-from genai import catalog, named_models
+from genai import named_models
 from genai.log_mel import log_mel
 from genai.whisper_folder import WhisperFolder
 from models.whisper_models import tiny_whisper, tones
@@ -89,10 +89,7 @@ def folder_of(quick: bool) -> Path:
     """Whisper tiny from the catalog, or the tiny model that hears tones."""
     if quick:
         return tiny_whisper(subjects.scratch("whisper") / "tiny")
-    entry = catalog.find("whisper-tiny.en")
-    if entry is None:
-        raise RuntimeError("the catalog does not know whisper-tiny.en")
-    return named_models.prepare(entry)
+    return named_models.prepare(subjects.catalog_entry("whisper-tiny.en"))
 
 
 def measure(plan: Plan) -> Iterator[Row]:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 import genai
-from genai import catalog, download
+from genai import download
 from genai.convert import convert_whisper
 from genai.convert.whisper import Weights
 from genai.log_mel import log_mel
@@ -52,10 +52,7 @@ def peer_folder(quick: bool) -> Path:
     if quick:
         source = ct2_whisper(folder / "source", shape=replace(SHAPE, width=64, hidden=64, position_count=448))
     else:
-        entry = catalog.find("whisper-tiny.en")
-        if entry is None:
-            raise RuntimeError("the catalog does not know whisper-tiny.en")
-        source = download.pull(entry)
+        source = download.pull(subjects.catalog_entry("whisper-tiny.en"))
     for path in source.iterdir():
         if not (folder / path.name).exists():
             os.symlink(path, folder / path.name)

@@ -16,8 +16,6 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-Floats = npt.NDArray[np.float32]
-
 COLOURS = ("red", "green", "blue", "gray")
 SIDE = 8
 """Pixels of the pictures of the colour classifier."""

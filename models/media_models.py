@@ -61,10 +61,8 @@ def media_decoder(architecture: str = "llama") -> Model:
     metadata[f"{architecture}.rope.freq_base"] = _ROPE_BASE
     looking = 10
     if architecture == "qwen2vl":
-        metadata["qwen2vl.rope.dimension_sections"] = np.array(
-            [6, 1, 1, 0], np.int32
-        )  # the pair that looks back counts time
-        looking = 5
+        metadata["qwen2vl.rope.dimension_sections"] = np.array([6, 1, 1, 0], np.int32)
+        looking = 5  # this pair counts time
     tensors: dict[str, Floats] = {
         "token_embd.weight": embedding,
         "output_norm.weight": np.ones(ROW_LENGTH, np.float32),

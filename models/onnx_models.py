@@ -190,7 +190,7 @@ def text_output() -> onnx.ModelProto:
     return _model(nodes, [_port("X", FLOAT, ["N"])], outputs)
 
 
-def slow(rounds: int = 200_000) -> onnx.ModelProto:
+def slow(rounds: int = 2_000_000) -> onnx.ModelProto:
     """`Y[64,64]` = `rounds` times `X @ X * 0`, float32, in a loop: long enough to be stopped half-way."""
     body = helper.make_graph(
         [

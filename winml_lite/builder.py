@@ -222,7 +222,7 @@ def _check_stage(stage: StageCore) -> None:
 def _make_executor(stage: StageCore, session_entries: tuple[tuple[str, str], ...]) -> StageExecutor:
     target = stage.target
     placement = Placement() if target is None else target.placement()
-    options = stage.engine_options()
+    options = stage.options.for_engine(stage.debug_name)
     if session_entries:
         ort = options.ort or OrtOptions()
         options = replace(options, ort=replace(ort, session_config=ort.session_config + session_entries))

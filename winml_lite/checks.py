@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import operator
 import os
-from typing import Any
+from enum import Enum, IntEnum
+from typing import Any, TypeVar
+
+E = TypeVar("E", bound=IntEnum)
 
 UINT32_MAX = 0xFFFFFFFF
 INT32_MAX = 0x7FFFFFFF
@@ -37,6 +40,29 @@ def number_value(value: Any, name: str, maximum: int = UINT32_MAX, minimum: int 
         return index_value(value, name, maximum, minimum)
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+def member_of(value: Any, kind: type[E]) -> E | None:
+    """Return the member of an enumeration that `value` is, or is the number of; None for everything else.
+
+    A bool, a float and the member of another enumeration may equal such a number, and mean something else.
+    """
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, Enum):
+        return None
+    try:
+        return kind(index_value(value, "number", UINT64_MAX))
+    except (TypeError, ValueError):
+        return None
+
+
+def enum_value(value: Any, kind: type[E], name: str) -> E:
+    """Return a member of `kind` from a member or its number (value family: every refusal is ValueError)."""
+    found = member_of(value, kind)
+    if found is not None:
+        return found
+    raise ValueError(f"{name} must be a member of {kind.__name__} or its number, not {value!r}")
 
 
 def text_value(value: Any, name: str) -> str:

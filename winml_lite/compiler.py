@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import partial
 from typing import cast
 
@@ -190,6 +191,8 @@ def compiler_of(target: TargetCore) -> ModelCompiler:
 def form_value(form: CompiledModelForm | int, context: str) -> CompiledModelForm:
     """Return a form; an unknown number is 0x80070057, what is no integer TypeError."""
     try:
+        if isinstance(form, Enum) and not isinstance(form, CompiledModelForm):
+            raise TypeError("a member of another enumeration")
         return CompiledModelForm(index_value(form, "form"))
     except TypeError:
         raise TypeError(f"form must be a CompiledModelForm, not {type(form).__name__}") from None

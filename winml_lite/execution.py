@@ -16,6 +16,7 @@ from .checks import index_value
 from .errors import CANCELLED, E_FAIL, E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .fence import Fence, FenceCore, exiting_thread
 from .handles import Closeable
+from .interrupts import start_thread
 from .native.activity import refuse_at_exit
 from .values import PipelineExecutionCapabilities
 
@@ -61,9 +62,10 @@ class PipelineIterationExecution(Closeable["PipelineCore"]):
         without `connect_next_iteration` is NotSupportedError 0x80070032, `count` 0 is 0x80070057.
         """
         pipeline = self._core
-        if not index_value(count, "count"):
+        number = index_value(count, "count")
+        if not number:
             raise WinMLError(E_INVALIDARG, _SUBMIT_ITERATIONS, "count must be at least 1")
-        return _submit(pipeline, int(count), wait_fence)
+        return _submit(pipeline, number, wait_fence)
 
 
 class Submission:
@@ -92,7 +94,7 @@ class Submission:
             pipeline.submission_count += 1
             self.fence.value = pipeline.submission_count
             _pending.add(self)
-            threading.Thread(target=self._work, name="winml_lite submission", daemon=True).start()
+            start_thread(self._work)
         except BaseException:
             if self._owner.setdefault("is", "caller") == "caller":
                 self.end(None)

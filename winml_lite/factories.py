@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .checks import UINT64_MAX, number_value
+from .checks import UINT64_MAX, enum_value, number_value
 from .interop import Array, foreign_array
 from .storage import Bytes, Storage, allocate, byte_size
 from .values import NUMPY_NAMES, TensorAccessMode, TensorDataType
@@ -21,7 +21,7 @@ _OBJECTS = "an array of Python objects is no memory for a tensor"
 
 def tensor_type(data_type: TensorDataType | int) -> TensorDataType:
     """Return a concrete element type; UNDEFINED and unknown numbers are ValueError."""
-    found = data_type if type(data_type) is TensorDataType else TensorDataType(data_type)
+    found = data_type if type(data_type) is TensorDataType else enum_value(data_type, TensorDataType, "data_type")
     if found is TensorDataType.UNDEFINED:
         raise ValueError("UNDEFINED is not the type of a tensor")
     return found
@@ -138,12 +138,16 @@ def _aliased_bytes(buffer: Any, mode: TensorAccessMode) -> Bytes:
     elif array.dtype.hasobject:
         raise ValueError(_OBJECTS)
     elif not array.flags.c_contiguous:
-        raise ValueError("an alias needs an array in C order; copy it with access COPY")
+        raise ValueError(
+            "an alias needs an array in C order; copy it with tensor_from_numpy, or access=TensorAccessMode.COPY"
+        )
     else:
         is_foreign = not array.dtype.isnative
         data = array.reshape(-1).view(np.uint8)
     if is_foreign:
-        raise ValueError("an alias needs elements in this machine's byte order; convert them with access COPY")
+        raise ValueError(
+            "an alias needs elements in this machine's byte order; convert them with access=TensorAccessMode.COPY"
+        )
     if mode is TensorAccessMode.READ:
         data.flags.writeable = False
     elif not data.flags.writeable:
@@ -171,11 +175,7 @@ def _is_foreign(view: memoryview) -> bool:
 
 
 def _access_mode(access: TensorAccessMode | int) -> TensorAccessMode:
-    if type(access) is TensorAccessMode:
-        return access
-    if type(access) is not int:
-        raise ValueError(f"access must be a TensorAccessMode, not {access!r}")
-    return TensorAccessMode(access)
+    return access if type(access) is TensorAccessMode else enum_value(access, TensorAccessMode, "access")
 
 
 def _check_size(size: int, data_type: TensorDataType, shape: tuple[int, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple
 
-from .errors import BUSY, CANCELLED, WinMLError, recast
+from .errors import BUSY, CANCELLED, NOT_SUPPORTED, NotSupportedError, WinMLError, recast
 
 Ts = TypeVarTuple("Ts")
 R = TypeVar("R")
@@ -21,7 +21,7 @@ class Gate:
     makes a claim of its own before the `try`, and gives back only what that claim has taken.
     """
 
-    __slots__ = ("_holders", "cancelled", "has_outputs", "run_count")
+    __slots__ = ("_holders", "cancelled", "has_outputs", "has_unchecked_outputs", "run_count")
 
     def __init__(self) -> None:
         self._holders: dict[str, object] = {}
@@ -29,6 +29,8 @@ class Gate:
         """Successful runs so far."""
         self.has_outputs = False
         """Whether the last run succeeded."""
+        self.has_unchecked_outputs = True
+        """Whether outputs were bound since a run made sure that no two of them share memory."""
         self.cancelled: object = None
         """The claim whose work shall stop; one that does not hold the pipeline any more means nothing."""
 
@@ -54,6 +56,15 @@ class Gate:
             except KeyboardInterrupt:
                 self.leave(claim)
                 raise
+
+    def hold_optional(self, context: str, work: Callable[[*Ts], R], *arguments: *Ts) -> R:
+        """As `hold`, for an optional capability: a refusal with 0x80070032 becomes NotSupportedError."""
+        try:
+            return self.hold(context, work, *arguments)
+        except WinMLError as error:
+            if error.hresult != NOT_SUPPORTED:
+                raise
+            raise recast(error, context, NotSupportedError) from error.__cause__
 
     def enter(self, claim: object, context: str) -> None:
         """Hold the pipeline for `claim` until `leave`, from whichever thread; if it is held, raise 0x800700AA at once.

@@ -6,7 +6,6 @@ Loading reads structure only: no engine, no weights.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -16,13 +15,9 @@ from typing import Any, ClassVar
 from .checks import index_value, text_value
 from .connections import is_compatible, is_token_row
 from .errors import (
-    E_ACCESSDENIED,
     E_BOUNDS,
-    E_FAIL,
     E_INVALIDARG,
     E_NOINTERFACE,
-    FILE_NOT_FOUND,
-    FILENAME_TOO_LONG,
     NOT_FOUND,
     NOT_SUPPORTED,
     PATH_NOT_FOUND,
@@ -30,6 +25,7 @@ from .errors import (
     WinMLError,
 )
 from .files.artifact import Artifact, GgufArtifact, OnnxArtifact, Port
+from .files.mapped import reading_failure
 from .handles import Closeable, finalizer
 from .native.backend import EngineKey, Placement, StageExecutor, StageOptions, backend
 from .storage import Storage
@@ -205,23 +201,7 @@ def probe_file(path: str) -> os.stat_result:
             raise WinMLError(PATH_NOT_FOUND, _FROM_FILE, "the path is empty")
         return os.stat(path)
     except OSError as error:
-        raise file_error(path, error) from None
-
-
-def file_error(path: str, error: OSError) -> WinMLError:
-    """Turn a failure to read a file into the code of its cause."""
-    if isinstance(error, WinMLError):
-        return error
-    code = {
-        errno.ENOENT: FILE_NOT_FOUND,
-        errno.ENOTDIR: PATH_NOT_FOUND,
-        errno.EACCES: E_ACCESSDENIED,
-        errno.EPERM: E_ACCESSDENIED,
-        errno.ENAMETOOLONG: FILENAME_TOO_LONG,
-    }.get(error.errno or 0, E_FAIL)
-    if code == FILE_NOT_FOUND and not os.path.isdir(os.path.dirname(os.path.abspath(path))):
-        code = PATH_NOT_FOUND
-    return WinMLError(code, _FROM_FILE, f"{path}: {error.strerror}")
+        raise reading_failure(path, error) from None
 
 
 def load_file(runtime: RuntimeCore, path: str, status: os.stat_result, resources: Mapping[str, memoryview]) -> Model:
@@ -233,7 +213,7 @@ def load_file(runtime: RuntimeCore, path: str, status: os.stat_result, resources
     try:
         artifact = _read_file(absolute, extension, resources)
     except OSError as error:
-        raise file_error(path, error) from error.__cause__
+        raise reading_failure(path, error) from error.__cause__
     return Model(ModelCore(runtime, artifact, is_from_file=True))
 
 
@@ -256,7 +236,7 @@ def _read_file(path: str, extension: str, resources: Mapping[str, memoryview]) -
 
 def load_buffer(runtime: RuntimeCore, data: Any, resources: Mapping[str, memoryview]) -> Model:
     """Read a model from memory, which is copied; its format is recognised by its first bytes."""
-    model = bytes(data)
+    model = bytes(memoryview(data))  # `bytes` of a NumPy integer would be that many zeros
     if not model:
         raise WinMLError(E_INVALIDARG, _FROM_BUFFER, "the buffer is empty")
     artifact: Artifact

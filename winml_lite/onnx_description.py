@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from .errors import FILE_CORRUPT, NOT_SUPPORTED, WinMLError
 from .files.artifact import OnnxArtifact, Port
-from .files.mapped import open_mapped
+from .files.mapped import open_mapped, reading_failure
 from .files.onnx import read_onnx
 from .files.operators import onnx_operators, ort_operators
 from .files.ort import read_ort
-from .model import file_error, probe_file
+from .model import probe_file
 from .values import TensorDataType
 
 _CONTEXT = "winml_lite.describe_onnx"
@@ -86,7 +86,7 @@ def describe_onnx(path: str | os.PathLike[str]) -> OnnxDescription:
         with open_mapped(name) as data:
             operators = onnx_operators(data) if is_onnx else ort_operators(data)
     except OSError as error:
-        raise file_error(name, error) from error.__cause__
+        raise reading_failure(name, error) from error.__cause__
     except ValueError as error:
         raise WinMLError(FILE_CORRUPT, _CONTEXT, f"{name}: {error}") from None
     metadata = {key: value for key, value in artifact.metadata.items() if key != "producer"}

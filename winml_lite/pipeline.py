@@ -19,6 +19,7 @@ from .native.teams import release_team
 from .stage_core import StageCore
 from .staging import fetch_bound, publish_bound
 from .storage import Storage
+from .written_memory import check_outputs_apart
 
 if TYPE_CHECKING:
     from .stage import Stage
@@ -36,7 +37,9 @@ class PipelineCore:
 
     __slots__ = (
         "__weakref__",
+        "edges",
         "executors",
+        "feedback",
         "gate",
         "graph",
         "single",
@@ -51,6 +54,8 @@ class PipelineCore:
         self.executors: tuple[StageExecutor, ...] = tuple(stage.built(_RUN) for stage in stages)
         self.gate = gate
         self.submission_count = 0
+        self.edges = tuple(edges)
+        self.feedback = tuple(feedback)
         self.graph = Graph(stages, edges, feedback)
         self.single = self.executors[0] if len(self.executors) == 1 and not feedback else None
 
@@ -58,6 +63,8 @@ class PipelineCore:
         """Run every stage once and commit; on any failure discard everything that ran."""
         gate = self.gate
         gate.has_outputs = False
+        if gate.has_unchecked_outputs:
+            self._check_outputs()
         has_staged = Storage.staged_count
         if has_staged or Storage.open_locks:
             self._look_at_storages()
@@ -80,6 +87,8 @@ class PipelineCore:
         """Run `count` iterations, up to the first that fails; outputs are there after the last one."""
         gate = self.gate
         gate.has_outputs = False
+        if gate.has_unchecked_outputs:
+            self._check_outputs()
         for number in range(1, count + 1):
             try:
                 if Storage.open_locks or Storage.staged_count:
@@ -93,6 +102,11 @@ class PipelineCore:
                 raise recast(error, f"iteration {number} of {count}") from error.__cause__
             gate.run_count += 1
         gate.has_outputs = True
+
+    def _check_outputs(self) -> None:
+        """Refuse a run that would write two outputs to one place."""
+        check_outputs_apart(self.stages, self.edges, self.feedback)
+        self.gate.has_unchecked_outputs = False
 
     def _look_at_storages(self) -> None:
         """Refuse a run on locked tensors, and bring copies of staged memory up to date."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .audio_factories import AudioFactories
 from .builder import BuilderCore, PipelineBuilder
-from .checks import path_value, text_value
+from .checks import enum_value, path_value, text_value
 from .devices import DeviceInfo, enumerate_devices
 from .direct3d import refuse_d3d12_buffer
 from .errors import E_INVALIDARG, WinMLError
@@ -111,7 +111,8 @@ class Runtime(TokenFactories, AudioFactories, ImageFactories, VideoFactories, Pr
     ) -> ExecutionTarget:
         """Return a target of a hardware class: 0x80070490 without such a device, 0x80070032 if none can be listed."""
         core = self._core
-        return create_target(core, ExecutionTargetKind(kind), ExecutionTargetPreference(preference))
+        wanted = enum_value(kind, ExecutionTargetKind, "kind")
+        return create_target(core, wanted, enum_value(preference, ExecutionTargetPreference, "preference"))
 
     def enumerate_devices(self) -> list[DeviceInfo]:
         """List the CPU, GPUs and NPUs of this machine, and which engines can use them. Loads the engines."""
@@ -176,7 +177,7 @@ class Runtime(TokenFactories, AudioFactories, ImageFactories, VideoFactories, Pr
             raise ValueError("provider_name must not be empty")
         hardware = target_core(hardware_target, "hardware_target")
         try:
-            wanted = ExecutionTargetKind(kind)
+            wanted = enum_value(kind, ExecutionTargetKind, "kind")
         except ValueError as error:
             raise WinMLError(E_INVALIDARG, context, str(error)) from None
         if hardware is not None and hardware.runtime is not core:

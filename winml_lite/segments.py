@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from .checks import index_value
-from .errors import E_INVALIDARG, E_NOT_VALID_STATE, NOT_SUPPORTED, NotSupportedError, WinMLError, recast
+from .errors import E_INVALIDARG, E_NOT_VALID_STATE, NOT_SUPPORTED, WinMLError
+from .files.mapped import reading_failure
 from .handles import Closeable
 from .media_encoder import EncoderCore, MediaEncoder, PipelineEncoding, SequenceSegmentLayout
-from .model import file_error, probe_file
+from .model import probe_file
 from .native.segments import Segments
 from .pipeline import Pipeline, PipelineCore
 from .stage_core import StageCore
@@ -142,12 +143,7 @@ class SegmentMembers(Closeable[StageCore]):
 def _held(core: StageCore, context: str, work: Callable[[Segments], Result]) -> Result:
     """Return `work(segments)` of a stage that takes rows, done while nothing else uses its pipeline."""
     core.built(context)
-    try:
-        return core.gate.hold(context, lambda: work(_segments(core, context)))
-    except WinMLError as error:
-        if error.hresult != NOT_SUPPORTED:
-            raise
-        raise recast(error, context, NotSupportedError) from error.__cause__
+    return core.gate.hold_optional(context, lambda: work(_segments(core, context)))
 
 
 def _segments(core: StageCore, context: str) -> Segments:
@@ -198,7 +194,7 @@ def _from_file(core: StageCore, segments: Segments, path: str, place: TargetCore
     try:
         projector = segments.open_projector(os.path.abspath(path))
     except OSError as error:
-        raise file_error(path, error) from error.__cause__
+        raise reading_failure(path, error) from error.__cause__
     encoder = EncoderCore(core, segments.row_length, projector)
     core.has_encoder = True
     return MediaEncoder(encoder)

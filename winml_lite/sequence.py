@@ -5,10 +5,8 @@ The state itself lives in the executor: the cache of a llama.cpp context, or the
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .checks import UINT64_MAX, flag_value, index_value
-from .errors import E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError, recast
+from .errors import E_INVALIDARG, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .handles import Closeable
 from .native.backend import Sequence
 from .stage_core import StageCore
@@ -104,12 +102,15 @@ class SequenceMembers(Closeable[StageCore]):
             sequence.rewind(value)
             core.pending_step = None
 
-        _change(core, "IWinMLStage.RewindTo", rewind)
+        context = "IWinMLStage.RewindTo"
+        core.gate.hold_optional(context, rewind, _sequence(core, context))
 
     def set_sequence_capacity(self, capacity: int) -> None:
         """Change the room for positions. After the first run this drops the state (position 0)."""
         value = index_value(capacity, "capacity", minimum=1)
-        _change(self._core, "IWinMLStage.SetSequenceCapacity", lambda sequence: sequence.set_capacity(value))
+        core = self._core
+        context = "IWinMLStage.SetSequenceCapacity"
+        core.gate.hold_optional(context, _sequence(core, context).set_capacity, value)
 
 
 def _sequence(core: StageCore, context: str) -> Sequence:
@@ -119,16 +120,6 @@ def _sequence(core: StageCore, context: str) -> Sequence:
             NOT_SUPPORTED, context, f"{core.debug_name} keeps no state: declare its state with add_state_tensor_pair"
         )
     return sequence
-
-
-def _change(core: StageCore, context: str, change: Callable[[Sequence], None]) -> None:
-    sequence = _sequence(core, context)
-    try:
-        core.gate.hold(context, change, sequence)
-    except WinMLError as error:
-        if error.hresult != NOT_SUPPORTED:
-            raise
-        raise recast(error, context, NotSupportedError) from error.__cause__
 
 
 def check_state_options(core: StageCore) -> None:

@@ -7,22 +7,19 @@ the sequence. Not here: choosing tokens from logits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from .checks import INT32_MAX, flag_value, index_value, path_value
-from .errors import E_INVALIDARG, E_NOT_VALID_STATE, LOCKED, NOT_SUPPORTED, NotSupportedError, WinMLError, recast
+from .errors import E_INVALIDARG, E_NOT_VALID_STATE, LOCKED, NOT_SUPPORTED, NotSupportedError, WinMLError
 from .handles import Closeable
 from .native.backend import Sequence, Speculation
 from .stage_core import PendingStep, StageCore
 from .storage import Storage
 from .values import SpeculativeCapabilities
-
-Result = TypeVar("Result")
 
 _STEP = "IWinMLStage.StepAllPositions"
 _COMMIT = "IWinMLStage.CommitAcceptedPrefix"
@@ -106,7 +103,7 @@ class SpeculationMembers(Closeable[StageCore]):
         """
         ids = _token_ids(tokens)
         stage = _speculative(self._core, _STEP)
-        return _held(stage, _STEP, lambda: _step(stage, ids)).data
+        return stage.core.gate.hold_optional(_STEP, _step, stage, ids).data
 
     def commit_accepted_prefix(self, count: int) -> int:
         """Keep the first `count` tokens of the last step, 0 to its width, and return the new position.
@@ -115,7 +112,7 @@ class SpeculationMembers(Closeable[StageCore]):
         """
         kept = index_value(count, "count")
         stage = _speculative(self._core, _COMMIT)
-        return _held(stage, _COMMIT, lambda: _commit(stage, kept))
+        return stage.core.gate.hold_optional(_COMMIT, _commit, stage, kept)
 
     def propose_draft_tokens(self, pending: int, maximum: int) -> list[int]:
         """Draft up to `maximum` tokens to follow `pending`, the token that was chosen but not fed yet.
@@ -125,7 +122,7 @@ class SpeculationMembers(Closeable[StageCore]):
         token = index_value(pending, "pending", INT32_MAX)
         limit = index_value(maximum, "maximum")
         stage = _speculative(self._core, _PROPOSE)
-        return _held(stage, _PROPOSE, lambda: _propose(stage, token, limit))
+        return stage.core.gate.hold_optional(_PROPOSE, _propose, stage, token, limit)
 
 
 def _token_ids(tokens: Iterable[int]) -> npt.NDArray[np.int32]:
@@ -151,16 +148,6 @@ def _speculative(core: StageCore, context: str) -> _Speculative:
         text = f"input {min(fed)} of {core.debug_name} is fed by a connection, but a step runs this stage alone"
         raise NotSupportedError(NOT_SUPPORTED, context, text)
     return _Speculative(core, sequence, speculation)
-
-
-def _held(stage: _Speculative, context: str, work: Callable[[], Result]) -> Result:
-    """Do `work` while no other call uses the pipeline."""
-    try:
-        return stage.core.gate.hold(context, work)
-    except WinMLError as error:
-        if error.hresult != NOT_SUPPORTED:
-            raise
-        raise recast(error, context, NotSupportedError) from error.__cause__
 
 
 def _step(stage: _Speculative, ids: npt.NDArray[np.int32]) -> npt.NDArray[np.float32]:

@@ -63,7 +63,11 @@ class Stage(SequenceMembers, SavedStateMembers, SpeculationMembers, SegmentMembe
         core.bind_input(_position(index), None, "IWinMLStage.ClearInput")
 
     def bind_output(self, index: int, tensor: Tensor) -> None:
-        """Publish an output into `tensor`, which each run then writes. A READ view is 0x80070057."""
+        """Publish an output into `tensor`, which each run then writes.
+
+        A READ view is 0x80070057. So is, at `run`, memory that another output goes to, unless a stage in between reads
+        it there.
+        """
         core = self._core
         core.bind_output(_position(index), bindable(tensor))
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .errors import E_INVALIDARG, E_NOT_VALID_STATE, LOCKED, NOT_FOUND, WinMLError
 from .files.artifact import GgufArtifact, OnnxArtifact
 from .gate import Gate
-from .native.backend import StageExecutor, StageOptions
+from .native.backend import StageExecutor
 from .stage_options import RecordedOptions
 from .stage_source import StageSource
 from .storage import Storage, check_descriptor
@@ -164,6 +164,8 @@ class StageCore:
                 self.missing = self._find_missing()
             return
         self.inputs[index] = storage
+        if self.options.caller_owns_state:  # unpublished, the state is written there
+            self.gate.has_unchecked_outputs = True
         if self.missing:
             self.missing.discard(index)
 
@@ -205,6 +207,7 @@ class StageCore:
             self.outputs.pop(index, None)
         else:
             self.outputs[index] = publication
+            self.gate.has_unchecked_outputs = True
 
     def _place_output(self, executor: StageExecutor, index: int, publication: Publication | None) -> None:
         storage = self.settled.get(index) if publication is None else publication.storage
@@ -266,10 +269,6 @@ class StageCore:
             self.missing = self._find_missing()
 
     # Build and run
-
-    def engine_options(self) -> StageOptions:
-        """Return what was set, in the form the engines take."""
-        return self.options.for_engine(self.debug_name)
 
     def adopt(self, executor: StageExecutor, gate: Gate) -> None:
         """Go over from recording to the executor. The executor has been given the bindings already."""

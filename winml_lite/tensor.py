@@ -1,5 +1,5 @@
 """Tensors (tensors §2). Their locks are in `data_lock.py`, views for others in `interop.py`, the factories in
-`factories.py` and `token_tensors.py`.
+`factories.py` and `token_tensors.py`, pictures and sound in `media/`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .checks import INT32_MAX, UINT32_MAX, number_value
+from .checks import INT32_MAX, UINT32_MAX, member_of, number_value
 from .errors import E_BOUNDS, E_INVALIDARG, WinMLError
 from .storage import Storage, StorageLock
 from .values import NUMPY_NAMES, TensorDataType, TensorLockMode, TokenTensorOptions
@@ -16,9 +16,10 @@ _ID_TYPES = (TensorDataType.INT64, TensorDataType.INT32)
 
 def token_storage(token_ids: Iterable[int], options: TokenTensorOptions | None) -> Storage:
     """Make a (1, L) tensor of ids."""
-    data_type = (options or TokenTensorOptions()).data_type
-    if data_type not in _ID_TYPES:
-        raise ValueError(f"token ids are INT64 or INT32, not {data_type!r}")
+    given = (options or TokenTensorOptions()).data_type
+    data_type = member_of(given, TensorDataType)
+    if data_type is None or data_type not in _ID_TYPES:
+        raise ValueError(f"token ids are INT64 or INT32, not {given!r}")
     ids = [number_value(token, "token id") for token in token_ids]
     if not ids:
         raise ValueError("token_ids must not be empty")

@@ -204,18 +204,6 @@ FOREIGN_ONNX_TYPES: dict[int, str] = {
 """Element types of ONNX that a tensor of the object model cannot have, by their names there."""
 TO_ONNX_TYPE: dict[TensorDataType, int] = {data_type: code for code, data_type in FROM_ONNX_TYPE.items()}
 
-INTEGER_TYPES = frozenset(
-    {
-        TensorDataType.INT8,
-        TensorDataType.UINT8,
-        TensorDataType.INT16,
-        TensorDataType.UINT16,
-        TensorDataType.INT32,
-        TensorDataType.UINT32,
-        TensorDataType.INT64,
-        TensorDataType.UINT64,
-    }
-)
 FLOATING_TYPES = frozenset(
     {TensorDataType.FLOAT32, TensorDataType.FLOAT16, TensorDataType.BFLOAT16, TensorDataType.FLOAT64}
 )

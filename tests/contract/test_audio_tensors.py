@@ -14,7 +14,7 @@ import pytest
 
 from fakes.rig import failing
 from fakes.staged import DeviceStorage
-from winml_lite import AudioTensorOptions, Runtime, Tensor, TensorDataType, TensorLayout, TensorLockMode
+from winml_lite import AudioTensorOptions, Runtime, Tensor, TensorDataType, TensorLayout, TensorLockMode, WinMLError
 
 T = TensorDataType
 NT, NCT = TensorLayout.NT, TensorLayout.NCT
@@ -355,26 +355,26 @@ def test_t53_bytes_need_channels_and_a_format(runtime: Runtime, arguments: dict[
 
 
 @pytest.mark.parametrize(
-    "samples",
+    ("samples", "message"),
     [
-        np.zeros(4),
-        np.zeros(4, np.float16),
-        np.zeros(4, np.int8),
-        np.zeros(4, np.uint16),
-        np.zeros(4, np.int64),
-        np.zeros(4, bool),
-        np.zeros((1, 2, 2), np.float32),
-        np.float32(1),
-        np.zeros((4, 0), np.float32),
-        np.zeros((4, 65), np.float32),
-        [0.5, 0.25],
-        "sound",
-        None,
-        np.ma.array(np.zeros(2, np.float32), mask=[True, False]),
+        (np.zeros(4), "not float64"),
+        (np.zeros(4, np.float16), "not float16"),
+        (np.zeros(4, np.int8), "not int8"),
+        (np.zeros(4, np.uint16), "not uint16"),
+        (np.zeros(4, np.int64), "not int64"),
+        (np.zeros(4, bool), "not bool"),
+        (np.zeros((1, 2, 2), np.float32), r"not \(1, 2, 2\)"),
+        (np.float32(1), r"not \(\)"),
+        (np.zeros((4, 0), np.float32), "has 0 channels"),
+        (np.zeros((4, 65), np.float32), "has 65 channels"),
+        ([0.5, 0.25], "not float64"),
+        ("sound", "not str"),
+        (None, "not NoneType"),
+        (np.ma.array(np.zeros(2, np.float32), mask=[True, False]), "sound has no mask"),
     ],
 )
-def test_t53_arrays_that_are_no_sound(runtime: Runtime, samples: Any) -> None:
-    with pytest.raises(ValueError):
+def test_t53_arrays_that_are_no_sound(runtime: Runtime, samples: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         runtime.tensor_from_audio(samples, sample_rate=16000)
 
 
@@ -451,12 +451,21 @@ def test_t53_formats_that_are_not_written(runtime: Runtime, sample_format: Any) 
 
 
 @pytest.mark.parametrize(
-    ("shape", "channels"),
-    [((3, 4), 1), ((4,), 1), ((1, 1, 1, 4), 1), ((2, 1, 4), 1), ((1, 4), 2), ((1, 2, 4), 1), ((), 1)],
+    ("shape", "channels", "message"),
+    [
+        ((3, 4), 1, "a row of windows"),
+        ((2, 1, 4), 1, "a row of windows"),
+        ((4,), 1, r"not \(4,\)"),
+        ((1, 1, 1, 4), 1, r"not \(1, 1, 1, 4\)"),
+        ((), 1, r"not \(\)"),
+        ((1, 4), 2, "channels is 2, the tensor has 1"),
+        ((1, 2, 4), 1, "channels is 1, the tensor has 2"),
+    ],
 )
-def test_t53_shapes_that_are_no_sound(runtime: Runtime, shape: tuple[int, ...], channels: int) -> None:
-    with pytest.raises(ValueError):
-        runtime.audio_bytes_from_tensor(runtime.create_tensor(T.FLOAT32, shape), sample_rate=1, channels=channels)
+def test_t53_shapes_that_are_no_sound(runtime: Runtime, shape: tuple[int, ...], channels: int, message: str) -> None:
+    tensor = runtime.create_tensor(T.FLOAT32, shape)
+    with pytest.raises(ValueError, match=message):
+        runtime.audio_bytes_from_tensor(tensor, sample_rate=1, channels=channels)
 
 
 @pytest.mark.parametrize("data_type", [T.INT16, T.FLOAT64, T.BFLOAT16])
@@ -482,3 +491,13 @@ def test_t53_closed_objects(runtime: Runtime) -> None:
         runtime.tensor_from_audio(np.zeros(4, np.float32), sample_rate=1)
     with pytest.raises(RuntimeError, match="Runtime is closed"):
         runtime.audio_bytes_from_tensor(tensor, sample_rate=1, channels=1)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("data_type", True), ("data_type", 1.0), ("layout", 17.0), ("layout", False), ("layout", TensorLockMode.READ)],
+)
+def test_what_equals_a_number_and_means_no_member(runtime: Runtime, field: str, value: object) -> None:
+    given: dict[str, Any] = {field: value}
+    with pytest.raises((ValueError, WinMLError)):
+        runtime.tensor_from_audio(np.zeros(4, np.float32), sample_rate=8000, options=AudioTensorOptions(**given))

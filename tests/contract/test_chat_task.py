@@ -253,7 +253,10 @@ def test_g121_the_text_session_is_free_as_soon_as_the_stop_is_complete(marked: C
         assert marked.session.generate(HI).finish_reason is Reason.ADDITIONAL_STOP
 
 
-def test_g121_a_stop_in_the_middle_of_a_draft_ends_the_turn_there(compose: Compose, tmp_path: Path) -> None:
+def test_g121_a_stop_in_the_middle_of_a_draft_ends_the_turn_there(
+    compose: Compose, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("genai.speculative_evaluation.perf_counter", lambda: 0.0)  # drafts depend on no measured time
     request = asked("one two three one two three")
     answer = "one two three one two<end>three one two"
     with chatting(compose, tmp_path, [(request, answer)], template=MARKED) as chat:

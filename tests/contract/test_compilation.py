@@ -113,7 +113,7 @@ def test_a_form_is_set_by_its_number(compiler: ModelCompiler) -> None:
     assert not options.supports_device_lowering_options
 
 
-@pytest.mark.parametrize("form", [True, "1", 1.0, None])
+@pytest.mark.parametrize("form", [True, "1", 1.0, None, TensorDataType.FLOAT32])
 def test_what_is_no_form(compiler: ModelCompiler, form: Any) -> None:
     with pytest.raises(TypeError, match="form must be a CompiledModelForm, not "):
         compiler.supports_form(form)
@@ -314,11 +314,11 @@ def test_t66_arguments_that_are_refused(
         compiler.compile_to_file(dense, str(tmp_path / "out.onnx"), form=DURABLE, options=compiler.create_options())
     with pytest.raises(ValueError, match="artifact_path"):
         compiler.compile_to_file(dense, b"out.onnx")  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="precision"):
         target.compile_to_file(dense, "out.onnx", precision="int8")  # type: ignore[call-arg]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="model must be a Model, not str"):
         compiler.compile_to_file("model.onnx", "out.onnx")  # type: ignore[arg-type]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="options must be ModelCompileOptions"):
         compiler.compile_to_file(dense, "out.onnx", options=DURABLE)  # type: ignore[arg-type]
 
 
@@ -544,9 +544,9 @@ def test_t69_overrides_of_compile_options(compiler: ModelCompiler, dense: Model,
     view["b"], view["a"], view["b"] = 1, 2, 3
     assert list(options.symbolic_dimensions.items()) == [("b", 3), ("a", 2)]
     for extent in (0, -1, True, 1.5):
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="extent must be"):
             view["c"] = extent  # type: ignore[assignment]
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="must not be empty"):
         view[""] = 1
     for name in ("missing", ""):
         with pytest.raises(KeyError):
@@ -593,6 +593,20 @@ def test_t71_a_captured_model_is_loaded_again(
     assert [call for call in sink.calls if call[0] in ("begin", "end")] == [("begin", key), ("end", key)]
 
 
+def test_t71_a_resource_comes_in_pieces_that_make_up_its_size(
+    compiler: ModelCompiler, dense: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, sink = Capture(), Capture()
+    compiler.compile_to_sink(dense, whole)
+    monkeypatch.setattr("winml_lite.compiled_sink._PIECE", 5000)
+    compiler.compile_to_sink(dense, sink)
+    (key,) = sink.resources
+    # 16384 bytes are 3 pieces of 5000 and one of 1384
+    assert sink.calls[:6] == [("begin", key), *[("write", key)] * 4, ("end", key)]
+    assert sink.described[key].byte_size == len(sink.resources[key]) == 16384
+    assert sink.resources == whole.resources
+
+
 class Failing(Capture):
     """A sink that raises in one of its methods."""
 
@@ -637,6 +651,8 @@ def test_t72_a_sink_that_fails(compiler: ModelCompiler, dense: Model, member: st
         compiler.compile_to_sink(dense, sink)
     assert caught.value is error
     assert [name for name, _ in sink.calls] == calls
+    assert {key for name, key in sink.calls if name != "artifact"} == set(sink.described)  # all of the one resource
+    assert len(sink.described) == 1
 
 
 def test_another_exception_of_a_sink(compiler: ModelCompiler, dense: Model) -> None:

@@ -123,10 +123,15 @@ def test_s_ctx_03_a_full_window_ends_the_text_with_its_reason(stage: Composed, t
 
 
 def test_s_ctx_04_max_new_tokens_leaves_the_prompt_out(stage: Composed, take: Take) -> None:
-    assert take(stage).generate("aaaaa", 3).token_ids == (B, C, D)
-    for wrong in (0, True, -1):
-        with pytest.raises((ValueError, TypeError)):
-            take(stage).generate("a", wrong)
+    road = take(stage)
+    assert road.generate("aaaaa", 3).token_ids == (B, C, D)
+    runs = stage.script.runs
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match="max_new_tokens"):
+            road.generate("a", wrong)
+    with pytest.raises(TypeError, match="max_new_tokens"):
+        road.generate("a", True)
+    assert stage.script.runs == runs
 
 
 def test_s_ctx_05_an_empty_prompt_is_refused_where_no_bos_is_added(stage: Composed, take: Take) -> None:

@@ -111,6 +111,12 @@ def test_r35_a_vector_is_no_scalar(runtime: Runtime, onnx_engine: str, shape: tu
         stage.bind_input(0, runtime.create_tensor(F32, shape))
 
 
+@pytest.mark.parametrize("data", [np.int64(2**40), np.array(2**40)])
+def test_a_model_buffer_that_is_a_number_is_its_bytes(runtime: Runtime, data: np.generic) -> None:
+    with failing(0x80070570):  # eight bytes that are no model, not 2**40 zeros
+        runtime.load_model_from_buffer(data)
+
+
 def test_r36_initializers_are_no_inputs(runtime: Runtime, onnx_engine: str) -> None:
     weight = helper.make_tensor("W", TensorProto.FLOAT, [2], [1, 2])
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("W", "X", "Y")]
@@ -151,11 +157,11 @@ def test_t77_names_and_indices_are_checked(runtime: Runtime, files: ModelFiles) 
         names.input_name(2)
     with failing(0x8000000B):
         names.output_name(1)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="index must be an integer, not bool"):
         names.input_name(True)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="index must be in"):
         names.input_name(-1)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="name must be a str, not int"):
         names.find_input(5)  # type: ignore[arg-type]
 
 

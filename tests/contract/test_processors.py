@@ -275,25 +275,35 @@ def test_greedy_refuses_a_position_that_cannot_be_counted(runtime: Runtime, posi
 
 
 def test_t59_arguments_are_checked(runtime: Runtime, sample: Sampler) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="takes 1 inputs, not 0"):
         sample.processor.execute([])
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="tensor must be a Tensor, not object"):
         sample.processor.execute([object()])  # type: ignore[list-item]
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="inputs must be a sequence"):
         sample.processor.execute(iter([peaks(runtime, 1)]))  # type: ignore[arg-type]
     kept = sample.ring, sample.position, sample.length, sample.observed
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="logits_are_float32 must be a bool"):
         runtime.create_decode_sample_processor(VOCABULARY, 1, *kept)  # type: ignore[arg-type]
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="vocabulary_size must be in"):
         runtime.create_decode_sample_processor(0, True, *kept)
     with failing(0x80070057):
         runtime.create_decode_sample_processor(2**31, True, *kept)
 
 
-@pytest.mark.parametrize("sizes", [(0, 3, 4), (6, 0, 4), (6, 3, 0), (True, 3, 4), (6, 3.0, 4), (2**32, 3, 4)])
-def test_t59_sizes_are_positive_integers(runtime: Runtime, sizes: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "wrong"),
+    [
+        ((0, 3, 4), "vocabulary_size"),
+        ((True, 3, 4), "vocabulary_size"),
+        ((2**32, 3, 4), "vocabulary_size"),
+        ((6, 0, 4), "hidden_size"),
+        ((6, 3.0, 4), "hidden_size"),
+        ((6, 3, 0), "sequence_capacity"),
+    ],
+)
+def test_t59_sizes_are_positive_integers(runtime: Runtime, sizes: tuple[int, int, int], wrong: str) -> None:
     hidden = runtime.create_tensor(F32, (3,))
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=f"{wrong} must be"):
         runtime.create_decode_embed_processor(*sizes, hidden)
 
 
@@ -401,9 +411,9 @@ def test_an_input_may_be_locked_for_reading_only(runtime: Runtime, sample: Sampl
 
 
 def test_t62_recording_is_refused(runtime: Runtime, sample: Sampler) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="command_list must not be None"):
         sample.processor.record_commands(None, [])
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="takes 1 inputs, not 0"):
         sample.processor.record_commands(object(), [])
     with failing(0x80004002, NotSupportedError):
         sample.processor.record_commands(object(), [peaks(runtime, 1)])

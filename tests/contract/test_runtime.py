@@ -26,6 +26,7 @@ from winml_lite import (
     ModelSchema,
     NotSupportedError,
     Runtime,
+    TensorDataType,
     WinMLError,
 )
 from winml_lite.devices import replaced_enumerators
@@ -420,11 +421,13 @@ def test_r16_a_refused_map_leaves_no_export(runtime: Runtime, files: ModelFiles)
     assert first == b"12345"
 
 
+@pytest.mark.parametrize("behind", [b"", b"what is longer is accepted"])
 def test_r17_t74_external_weights_of_a_buffer_come_from_the_map(
-    runtime: Runtime, files: ModelFiles, onnx_engine: str
+    runtime: Runtime, files: ModelFiles, onnx_engine: str, behind: bytes
 ) -> None:
     path, weights = files.external
-    model = runtime.load_model_from_buffer(Path(path).read_bytes(), resources={"weights.bin": weights, "other": b"x"})
+    resources = {"weights.bin": weights + behind, "other": b"x"}
+    model = runtime.load_model_from_buffer(Path(path).read_bytes(), resources=resources)
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(model)
     stage.bind_input(0, floats(runtime, 1, 2))
@@ -449,8 +452,9 @@ def test_t74_a_resource_that_is_too_short_fails_at_build(runtime: Runtime, files
     data = Path(files.external[0]).read_bytes()
     builder = runtime.create_pipeline_builder()
     builder.add_model_stage(runtime.load_model_from_buffer(data, resources={"weights.bin": b"1234"}))
-    with failing(0x80070057):
+    with failing(0x80070057) as caught:
         builder.build()
+    assert "weights.bin" in str(caught.value)
 
 
 def test_r18_t76_resources_are_pinned_while_something_uses_them(
@@ -651,7 +655,7 @@ def test_r28_one_device_serves_every_preference(runtime: Runtime, preference: Ex
 
 
 def test_r31_t85_the_provider_needs_a_name(runtime: Runtime) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="provider_name must not be empty"):
         runtime.create_ort_execution_target("", CPU)
 
 
@@ -802,3 +806,14 @@ def test_r149_the_code_is_unsigned_and_in_the_text(runtime: Runtime, tmp_path: P
     assert caught.value.hresult == 0x80070002
     assert "0x80070002" in str(caught.value)
     assert "IWinMLRuntime.LoadModelFromFile" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [True, 1.0, np.True_, TensorDataType.FLOAT32, "CPU", None])
+def test_r24_what_equals_a_number_and_means_no_target(value: Any) -> None:
+    runtime = Runtime()
+    with pytest.raises(ValueError, match="ExecutionTargetKind"):
+        runtime.create_target(value)
+    with pytest.raises(ValueError, match="ExecutionTargetPreference"):
+        runtime.create_target(1, value)
+    with failing(0x80070057):
+        runtime.create_ort_execution_target("CPUExecutionProvider", value)

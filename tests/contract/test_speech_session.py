@@ -55,23 +55,40 @@ def multilingual(onnx_engine: str, files: ModelFiles) -> Iterator[Recognizer]:
 # --- what is accepted -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metadata", [{"sample_rate": 8000}, {"channel_count": 2}])
-def test_g126_another_rate_or_more_channels_are_refused(recognizer: Recognizer, metadata: dict[str, int]) -> None:
-    with failing(E_INVALIDARG):
-        recognizer.session().transcribe_waveform(*recognizer.waveform(np.zeros(160, np.float32), **metadata))
+@pytest.mark.parametrize(
+    ("metadata", "mend"),
+    [({"sample_rate": 8000}, "has 8000: resample it"), ({"channel_count": 2}, "has 2: mix them")],
+)
+def test_g126_another_rate_or_more_channels_are_refused(
+    recognizer: Recognizer, metadata: dict[str, int], mend: str
+) -> None:
+    session = recognizer.session()
+    with failing(E_INVALIDARG) as caught:
+        session.transcribe_waveform(*recognizer.waveform(np.zeros(160, np.float32), **metadata))
+    assert mend in str(caught.value)
+    assert session.state is State.READY
 
 
 def test_g126_more_than_30_seconds_are_refused(recognizer: Recognizer) -> None:
-    with failing(E_INVALIDARG):
+    with failing(E_INVALIDARG) as caught:
         recognizer.session().transcribe_waveform(*recognizer.waveform(np.zeros(480_001, np.float32)))
+    assert "not 480001: give a longer one in windows" in str(caught.value)
+
+
+def test_g126_30_seconds_at_full_scale_are_taken(recognizer: Recognizer) -> None:
+    samples = np.tile(np.array([1, -1], np.float32), 240_000)
+    session = recognizer.session()
+    with session.transcribe_waveform(*recognizer.waveform(samples)):
+        assert session.state is State.ACTIVE
 
 
 @pytest.mark.parametrize("sample", [1.5, -1.0001, float("nan"), float("inf")])
 def test_g126_a_sample_outside_of_the_range_is_refused(recognizer: Recognizer, sample: float) -> None:
     samples = np.zeros(160, np.float32)
     samples[159] = sample
-    with failing(E_INVALIDARG):
+    with failing(E_INVALIDARG) as caught:
         recognizer.session().transcribe_waveform(*recognizer.waveform(samples))
+    assert "finite numbers in [-1, 1]" in str(caught.value)
 
 
 def test_g126_samples_that_do_not_count_may_be_anything(recognizer: Recognizer) -> None:
@@ -158,14 +175,16 @@ def test_g127_features_of_the_caller_are_taken_as_they_are(recognizer: Recognize
 @pytest.mark.parametrize("shape", [(1, 80, 2999), (80, 3000), (1, 128, 3000), (2, 80, 3000)])
 def test_g127_features_of_another_shape_are_refused(recognizer: Recognizer, shape: tuple[int, ...]) -> None:
     features = recognizer.runtime.tensor_from_numpy(np.zeros(shape, np.float32))
-    with failing(E_INVALIDARG):
+    with failing(E_INVALIDARG) as caught:
         recognizer.session().transcribe_whisper_log_mel(features)
+    assert f"FLOAT32(1, 80, 3000) (batch, mel, time), not FLOAT32{shape}" in str(caught.value)
 
 
 def test_g127_features_of_another_type_are_refused(recognizer: Recognizer) -> None:
     features = recognizer.runtime.tensor_from_numpy(np.zeros((1, 80, 3000), np.float16))
-    with failing(E_INVALIDARG):
+    with failing(E_INVALIDARG) as caught:
         recognizer.session().transcribe_whisper_log_mel(features)
+    assert "not FLOAT16(1, 80, 3000)" in str(caught.value)
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])

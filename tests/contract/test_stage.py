@@ -607,8 +607,9 @@ def test_r134_t79_provider_options_need_a_provider(runtime: Runtime, files: Mode
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(files.onnx("add")))
     stage.ort_options().set_provider_option("arena_extend_strategy", "kSameAsRequested")
-    with failing(0x80070057):
+    with failing(0x80070057) as caught:
         builder.build()
+    assert "provider options need a provider" in str(caught.value)
 
 
 def test_r134_t79_provider_options_with_a_provider(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
@@ -617,6 +618,7 @@ def test_r134_t79_provider_options_with_a_provider(runtime: Runtime, files: Mode
     stage = builder.add_model_stage(runtime.load_model(files.onnx("add")), target)
     stage.ort_options().set_provider_option("arena_extend_strategy", "kSameAsRequested")
     builder.build()
+    assert stage.ort_diagnostics().selected_provider == "CPUExecutionProvider"
 
 
 def test_r134_session_entries_need_no_provider(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
@@ -646,20 +648,21 @@ def test_options_reach_the_engine(runtime: Runtime, files: ModelFiles, fake_ort:
 
 def test_t81_wrong_options(runtime: Runtime, files: ModelFiles) -> None:
     options = unbuilt(runtime, files.onnx("add")).ort_options()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"count must be in 0\.\.512"):
         options.set_thread_count(513)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="the key must not be empty"):
         options.set_session_config("", "1")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="value must be a str, not int"):
         options.set_session_config("a", 1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="key must be free of NUL"):
         options.set_session_config("a\0", "1")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="value must be text"):
         options.set_session_config("a", "\ud800")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="key must be text"):
         options.set_provider_option("\ud800", "1")
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="options must be a mapping"):
         options.set_provider_options([("a", "1")])  # type: ignore[arg-type]
+    options.set_provider_option("a", "")
     with failing(0x80070057):
         options.set_session_config("k" * 1025, "1")
 
@@ -669,7 +672,7 @@ def test_t81_a_bulk_setter_keeps_what_came_before_the_wrong_entry(
 ) -> None:
     builder = runtime.create_pipeline_builder()
     options = builder.add_model_stage(runtime.load_model(files.onnx("add"))).ort_options()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="the key must not be empty"):
         options.set_session_config_entries({"a": "1", "": "2", "c": "3"})
     builder.build()
     sent = script.options[0].ort

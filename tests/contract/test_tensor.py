@@ -260,6 +260,23 @@ def test_t15_what_is_no_access_mode(runtime: Runtime, access: int) -> None:
         runtime.tensor_from_buffer(bytes(8), T.FLOAT32, (2,), access=access)
 
 
+@pytest.mark.parametrize("data_type", [True, 1.0, np.True_, TensorLockMode.READ, "FLOAT32", None])
+def test_t9_what_equals_a_number_and_means_no_element_type(runtime: Runtime, data_type: Any) -> None:
+    with pytest.raises(ValueError, match="TensorDataType"):
+        runtime.create_tensor(data_type, (1,))
+
+
+@pytest.mark.parametrize("data_type", [7.0, True, "INT64"])
+def test_t54_ids_of_what_is_no_element_type(runtime: Runtime, data_type: Any) -> None:
+    with pytest.raises(ValueError, match="token ids are INT64 or INT32"):
+        runtime.tensor_from_tokens([1], options=TokenTensorOptions(data_type))
+
+
+def test_t54_the_number_of_an_element_type_of_ids(runtime: Runtime) -> None:
+    tensor = runtime.tensor_from_tokens([1, 2], options=TokenTensorOptions(int(T.INT32)))  # type: ignore[arg-type]
+    assert tensor.desc()[0] is T.INT32
+
+
 def test_t15_a_number_is_an_access_mode(runtime: Runtime) -> None:
     buffer = bytearray(8)
     tensor = runtime.tensor_from_buffer(buffer, T.FLOAT32, (2,), access=1)
@@ -769,12 +786,12 @@ def test_t54_tokens_of_32_bits(runtime: Runtime) -> None:
 
 @pytest.mark.parametrize("ids", [[], [-1], [True], [2**32], [1.0], ["1"]])
 def test_t54_what_are_no_tokens(runtime: Runtime, ids: list[int]) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"token_ids must not be empty|token id must be"):
         runtime.tensor_from_tokens(ids)
 
 
 def test_t54_other_types_of_tokens(runtime: Runtime) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="token ids are INT64 or INT32"):
         runtime.tensor_from_tokens([1], options=TokenTensorOptions(T.FLOAT32))
     with failing(0x80070057):
         runtime.tensor_from_tokens([2**31], options=TokenTensorOptions(T.INT32))
@@ -813,9 +830,9 @@ def test_t55_tokens_of_a_tensor(runtime: Runtime, array: np.ndarray[tuple[int, .
 
 
 def test_t55_wrong_tensors(runtime: Runtime) -> None:
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"not \(2, 3\)"):
         runtime.create_tensor(T.INT64, (2, 3)).token_ids()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=r"not \(1, 1, 3\)"):
         runtime.create_tensor(T.INT64, (1, 1, 3)).token_ids()
     with failing(0x80070057):
         runtime.create_tensor(T.FLOAT32, (3,)).token_ids()
@@ -852,24 +869,24 @@ def test_t87_no_d3d12_buffers_here(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "kind"),
+    ("changed", "kind", "message"),
     [
-        ({"resource": None}, ValueError),
-        ({"data_type": T.UNDEFINED}, ValueError),
-        ({"shape": (-1,)}, ValueError),
-        ({"offset_in_bytes": -1}, ValueError),
-        ({"offset_in_bytes": True}, ValueError),
-        ({"offset_in_bytes": 1.5}, ValueError),
-        ({"size_in_bytes": 7}, ValueError),
-        ({"size_in_bytes": True}, ValueError),
-        ({"target": "GPU"}, TypeError),
+        ({"resource": None}, ValueError, "resource must be"),
+        ({"data_type": T.UNDEFINED}, ValueError, "UNDEFINED is not the type of a tensor"),
+        ({"shape": (-1,)}, ValueError, "extent must be in"),
+        ({"offset_in_bytes": -1}, ValueError, "offset_in_bytes must be in"),
+        ({"offset_in_bytes": True}, ValueError, "offset_in_bytes must be an integer"),
+        ({"offset_in_bytes": 1.5}, ValueError, "offset_in_bytes must be an integer"),
+        ({"size_in_bytes": 7}, ValueError, "takes 8 bytes, size_in_bytes is 7"),
+        ({"size_in_bytes": True}, ValueError, "size_in_bytes must be an integer"),
+        ({"target": "GPU"}, TypeError, "target must be an ExecutionTarget"),
     ],
 )
 def test_t87_wrong_arguments_of_a_d3d12_buffer(
-    runtime: Runtime, changed: dict[str, Any], kind: type[Exception]
+    runtime: Runtime, changed: dict[str, Any], kind: type[Exception], message: str
 ) -> None:
     arguments = {"resource": object(), "data_type": T.FLOAT32, "shape": (2,), "target": runtime.create_cpu_target()}
-    with pytest.raises(kind):
+    with pytest.raises(kind, match=message):
         runtime.tensor_from_d3d12_buffer(**{**arguments, **changed})
 
 

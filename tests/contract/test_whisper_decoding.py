@@ -50,7 +50,7 @@ def multilingual(onnx_engine: str, files: ModelFiles) -> Iterator[WhisperDecoder
         yield decoder
 
 
-def said(decoder: WhisperDecoder, token_ids: list[int], recognizer: Recognizer) -> str:
+def said(token_ids: list[int], recognizer: Recognizer) -> str:
     """The text of tokens, with times as they are spelled."""
     return recognizer.tokenizer.decode(token_ids)
 
@@ -64,7 +64,7 @@ def test_samples_and_their_features_are_heard_alike(model: tuple[WhisperDecoder,
     first = list(decoder.decode(decoder.tokens.prompt()))
     decoder.encode(log_mel(tones([0, 1])))
     assert list(decoder.decode(decoder.tokens.prompt())) == first
-    assert said(decoder, first, recognizer) == " one two"
+    assert said(first, recognizer) == " one two"
 
 
 def test_an_english_only_model_hears_english(decoder: WhisperDecoder) -> None:
@@ -95,8 +95,8 @@ def test_a_translation_is_another_task(multilingual: WhisperDecoder) -> None:
     multilingual.encode_samples(tones([4]))
     prompts = [multilingual.tokens.prompt("de", translate=translate) for translate in (False, True)]
     original, english = (multilingual.decode(prompt) for prompt in prompts)
-    assert len(list(original)) == len(list(english)) == 3
-    assert original.token_ids != english.token_ids
+    assert tuple(original) == (260, 195, 278)  # fünf
+    assert tuple(english) == (260, 262, 101)  # five
 
 
 def test_no_speech_is_likely_in_silence(decoder: WhisperDecoder) -> None:
@@ -124,7 +124,7 @@ def test_times_frame_each_word(model: tuple[WhisperDecoder, Recognizer]) -> None
     decoder, recognizer = model
     decoder.encode_samples(tones([0, None, 6]))
     token_ids = list(decoder.decode(decoder.tokens.prompt(timestamps=True), rules=TIMES))
-    assert said(decoder, token_ids, recognizer) == "<|0.00|> one<|1.00|><|2.00|> café<|3.00|>"
+    assert said(token_ids, recognizer) == "<|0.00|> one<|1.00|><|2.00|> café<|3.00|>"
 
 
 def test_a_late_start_is_moved_to_the_first_second(model: tuple[WhisperDecoder, Recognizer]) -> None:
@@ -134,7 +134,7 @@ def test_a_late_start_is_moved_to_the_first_second(model: tuple[WhisperDecoder, 
     limited = list(decoder.decode(prompt, rules=TIMES))
     assert decoder.tokens.seconds(limited[0]) <= 1.0
     free = list(decoder.decode(prompt, rules=WhisperRules(timestamps=True, max_initial_timestamp=None)))
-    assert said(decoder, free, recognizer) == "<|2.00|> one<|3.00|>"
+    assert said(free, recognizer) == "<|2.00|> one<|3.00|>"
 
 
 def test_text_before_the_start_is_a_hint_only(model: tuple[WhisperDecoder, Recognizer]) -> None:
@@ -142,7 +142,7 @@ def test_text_before_the_start_is_a_hint_only(model: tuple[WhisperDecoder, Recog
     decoder.encode_samples(tones([1]))
     before = [decoder.tokens.start_of_previous, *recognizer.tokenizer.encode(" one two", False)]
     prompt = [*before, *decoder.tokens.prompt()]
-    assert said(decoder, list(decoder.decode(prompt)), recognizer) == " two"
+    assert said(list(decoder.decode(prompt)), recognizer) == " two"
     assert decoder.no_speech_probability(prompt) < 1e-6
 
 
@@ -153,7 +153,7 @@ def test_a_long_prompt_runs_in_pieces(model: tuple[WhisperDecoder, Recognizer]) 
     decoding = decoder.decode([*before, *decoder.tokens.prompt()])
     next(decoding)
     assert recognizer.decoder[0].run_count == 3  # 128 and 94 tokens without a row, then the last one
-    assert said(decoder, [*decoding.token_ids, *decoding], recognizer) == " two"
+    assert said([*decoding.token_ids, *decoding], recognizer) == " two"
 
 
 def test_an_empty_prompt_is_refused(decoder: WhisperDecoder) -> None:
@@ -232,7 +232,7 @@ def test_a_step_that_fails_can_be_taken_again(
     spoil(recognizer.decoder[1], monkeypatch, failure)
     with pytest.raises(type(failure)):
         next(decoding)
-    assert said(decoder, [*token_ids, *decoding], recognizer) == " one two"
+    assert said([*token_ids, *decoding], recognizer) == " one two"
 
 
 def test_one_decoding_after_the_other_starts_over(model: tuple[WhisperDecoder, Recognizer]) -> None:
@@ -242,7 +242,7 @@ def test_one_decoding_after_the_other_starts_over(model: tuple[WhisperDecoder, R
     next(first)
     next(first)
     second = list(decoder.decode(decoder.tokens.prompt()))
-    assert said(decoder, second, recognizer) == " one two"
+    assert said(second, recognizer) == " one two"
     assert [*first.token_ids, *first] == second
 
 
@@ -252,7 +252,7 @@ def test_a_state_that_was_moved_behind_its_back_is_mended(model: tuple[WhisperDe
     decoding = decoder.decode(decoder.tokens.prompt())
     token_ids = [next(decoding), next(decoding)]
     recognizer.decoder[0].reset()
-    assert said(decoder, [*token_ids, *decoding], recognizer) == " one two"
+    assert said([*token_ids, *decoding], recognizer) == " one two"
 
 
 def test_resetting_forgets_what_was_said(model: tuple[WhisperDecoder, Recognizer]) -> None:
@@ -271,4 +271,4 @@ def test_no_codes_for_errors_are_lost(
     with failing(E_FAIL):
         decoder.encode_samples(tones([0]))
     decoder.encode_samples(tones([0]))
-    assert said(decoder, list(decoder.decode(decoder.tokens.prompt())), recognizer) == " one"
+    assert said(list(decoder.decode(decoder.tokens.prompt())), recognizer) == " one"

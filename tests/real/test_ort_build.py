@@ -19,7 +19,6 @@ from winml_lite.errors import (
     FILE_NOT_FOUND,
     MODULE_NOT_FOUND,
     NOT_FOUND,
-    NOT_SUPPORTED,
     WinMLError,
 )
 from winml_lite.files.onnx import read_onnx
@@ -213,13 +212,6 @@ def test_r133_unknown_provider() -> None:
     assert caught.value.hresult == NOT_FOUND
 
 
-def test_r134_provider_options_need_a_pin() -> None:
-    options = OrtOptions(provider_options=(("a", "b"),))
-    with pytest.raises(WinMLError) as caught:
-        build(onnx_models.add(), ort=options)
-    assert caught.value.hresult == E_INVALIDARG
-
-
 def test_r134_session_entries_and_threads() -> None:
     options = OrtOptions(
         thread_count=1, session_config=(("session.log_severity_level", "3"), ("session.intra_op.allow_spinning", "0"))
@@ -242,12 +234,6 @@ def test_profiling_entry_writes_a_profile(tmp_path: Path) -> None:
     run_added(stage)
     del stage
     assert list(tmp_path.glob("profile*"))
-
-
-def test_r96_companion_path_is_not_supported() -> None:
-    with pytest.raises(WinMLError) as caught:
-        build(onnx_models.add(), draft_predictor_enabled=True, draft_token_limit=3, draft_predictor_path="x.gguf")
-    assert caught.value.hresult == NOT_SUPPORTED
 
 
 def test_native_warnings_go_to_logging(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:

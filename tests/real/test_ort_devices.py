@@ -126,7 +126,7 @@ def test_a_gpu_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
             "facts": facts,
         },
     )
-    assert devices.provider_devices() == (
+    assert devices.provider_listing().devices == (
         Device(
             GPU,
             "NVIDIA GeForce RTX 3060",
@@ -149,12 +149,12 @@ def test_whether_a_gpu_is_integrated(
     monkeypatch: pytest.MonkeyPatch, discrete: bytes | None, is_integrated: bool | None
 ) -> None:
     use(monkeypatch, {"facts": {b"Discrete": discrete}})
-    assert devices.provider_devices()[0].is_integrated is is_integrated
+    assert devices.provider_listing().devices[0].is_integrated is is_integrated
 
 
 def test_a_gpu_of_linux(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, {"vendor_id": 0x8086, "facts": {b"card_idx": b"0", b"pci_bus_id": b"0000:00:02.0"}})
-    (found,) = devices.provider_devices()
+    (found,) = devices.provider_listing().devices
     assert (found.vendor, found.pci_address, found.name, found.memory_size) == ("Intel", "0000:00:02.0", "", 0)
 
 
@@ -167,13 +167,13 @@ def test_a_card_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("os.path.realpath", resolve)
     use(monkeypatch, {"facts": {b"card_idx": b"1"}})
-    assert devices.provider_devices()[0].pci_address == "0000:0a:00.0"
+    assert devices.provider_listing().devices[0].pci_address == "0000:0a:00.0"
     assert paths == ["/sys/class/drm/card1/device"]
 
 
 def test_the_class_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, {"type": 0}, {"type": 1}, {"type": 2})
-    assert [device.kind for device in devices.provider_devices()] == [CPU, GPU, NPU]
+    assert [device.kind for device in devices.provider_listing().devices] == [CPU, GPU, NPU]
 
 
 # The built-in CUDA provider
@@ -185,7 +185,7 @@ CUDA = (b"CUDAExecutionProvider", b"CPUExecutionProvider")
 def test_gpus_of_the_built_in_cuda_provider(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = use(monkeypatch, {"type": 0}, built_in=CUDA)
     monkeypatch.setattr(devices, "cuda_gpus", lambda: (CARD,))
-    _, found = devices.provider_devices()
+    _, found = devices.provider_listing().devices
     assert (found.kind, found.name, found.provider) == (GPU, "NVIDIA GeForce RTX 3060", "CUDAExecutionProvider")
     assert (found.pci_address, found.memory_size, found.handle) == ("0000:0a:00.0", 12 << 30, CudaDevice(1))
     assert fake.calls == [("release names", 2)]
@@ -194,13 +194,13 @@ def test_gpus_of_the_built_in_cuda_provider(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_registered_cuda_provider_goes_before_the_built_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, {"provider": b"CUDAExecutionProvider"}, built_in=CUDA)
     monkeypatch.setattr(devices, "cuda_gpus", lambda: (CARD,))
-    assert [device.handle for device in devices.provider_devices()] == [EpDevice(1)]
+    assert [device.handle for device in devices.provider_listing().devices] == [EpDevice(1)]
 
 
 def test_without_a_built_in_cuda_provider_the_driver_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, {"type": 0}, built_in=(b"CPUExecutionProvider",))
     monkeypatch.setattr(devices, "cuda_gpus", lambda: pytest.fail("asked"))
-    assert len(devices.provider_devices()) == 1
+    assert len(devices.provider_listing().devices) == 1
 
 
 def test_a_built_in_cuda_provider_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -288,6 +288,49 @@ def test_shared_state_respects_the_capacity() -> None:
     assert caught.value.hresult == E_BOUNDS
 
 
+@pytest.mark.parametrize(("tokens", "length"), [((4,), 1), ((4,), 3), ((4, 5), 4)])
+def test_a_mask_that_is_too_short_for_shared_state_is_refused(tokens: tuple[int, ...], length: int) -> None:
+    stage, other = attention(16), attention(16)
+    for each in (stage, other):
+        attend(each, 1, 2, 3)
+    stage.bind_input(0, ids(*tokens))
+    stage.bind_input(1, tensor(np.ones((1, length)), "int64"))
+    with pytest.raises(WinMLError, match=f"total_length is {length} in the inputs.* after 3 are") as caught:
+        step(stage)
+    assert caught.value.hresult == E_INVALIDARG
+    assert sequence(stage).position == 3
+    assert attend(stage, 4, 5) == attend(other, 4, 5)
+
+
+def test_a_mask_that_stays_while_shared_state_goes_on_is_refused() -> None:
+    stage = attention(16)
+    attend(stage, 1, 2, 3)
+    for _ in range(2):
+        with pytest.raises(WinMLError, match="total_length is 3 in the inputs, but 3 more positions after 3 are 6"):
+            step(stage)
+    assert sequence(stage).position == 3
+
+
+def test_a_present_that_is_named_after_the_tokens_says_nothing_of_masks() -> None:
+    model = onnx_models.group_query_attention()
+    for port, axis in ((model.graph.input[0], 1), (model.graph.output[1], 2), (model.graph.output[2], 2)):
+        port.type.tensor_type.shape.dim[axis].dim_param = "length"
+    stage, other = build(model, state_pairs=ATTENTION_PAIRS, capacity_hint=16), attention(16)
+    stage.bind_output(0, None, True)
+    for tokens in ((1, 2, 3), (4,)):
+        assert attend(stage, *tokens) == attend(other, *tokens)
+
+
+def test_a_mask_of_the_whole_capacity_hides_what_is_not_there_yet() -> None:
+    stage, other = attention(16), attention(16)
+    mask = tensor(np.ones((1, 16)), "int64")
+    mask.array()[0, 3:] = 0
+    stage.bind_input(0, ids(1, 2, 3))
+    stage.bind_input(1, mask)
+    step(stage)
+    assert stage.output(0).array()[0, -1].tolist() == pytest.approx(attend(other, 1, 2, 3), abs=1e-6)
+
+
 def test_shared_state_makes_no_values_per_step(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = attention(64)
     stage.bind_output(0, allocate(FLOAT, (1, 1, 16)), False)

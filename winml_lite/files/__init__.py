@@ -1,1 +1,1 @@
-"""Header walkers: what a model file declares, read without an engine and without its weights."""
+"""Model files without an engine: what they declare, their bytes as they lie there, and new files that appear whole."""

@@ -43,7 +43,7 @@ class RegularFile(FileIO):
         except ValueError as error:  # a NUL in the path
             raise WinMLError(errors.E_INVALIDARG, context, f"{path!r}: {error}") from error
         except OSError as error:
-            raise WinMLError(_open_code(error, path), context, f"{path}: {error.strerror or error}") from error
+            raise reading_failure(path, error, context) from error
         status = os.fstat(self.fileno())
         self.identity = Identity(path, status.st_size, status.st_mtime_ns)
         if not stat.S_ISREG(status.st_mode):
@@ -106,9 +106,15 @@ def _open_without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def _open_code(error: OSError, path: str) -> int:
-    """Turn the errno of a failed open into a code."""
-    if error.errno == errno.ENOENT and os.path.isdir(os.path.dirname(path)):
+def reading_failure(path: str, error: OSError, context: str = _CONTEXT) -> WinMLError:
+    """Turn a failure to read a file into the code of its cause; a `WinMLError` is left as it is."""
+    if isinstance(error, WinMLError):
+        return error
+    return WinMLError(_code(error, path), context, f"{path}: {error.strerror or error}")
+
+
+def _code(error: OSError, path: str) -> int:
+    if error.errno == errno.ENOENT and os.path.isdir(os.path.dirname(path) or os.curdir):
         return errors.FILE_NOT_FOUND
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return errors.PATH_NOT_FOUND

@@ -42,26 +42,26 @@ def read_onnx(path: str, resources: Mapping[str, memoryview] | None = None) -> O
     path = os.path.abspath(path)
     file = open_mapped(path)
     with file as data:
-        model = _parse(data, path, "IWinMLRuntime.LoadModelFromFile")
-    return replace(model.artifact(path=path, data=None, resources=resources), identity=file.identity)
+        artifact = _parse(data, path, "IWinMLRuntime.LoadModelFromFile")
+    return replace(artifact, path=path, identity=file.identity, resources=resources or {})
 
 
 def read_onnx_bytes(data: bytes, resources: Mapping[str, memoryview] | None = None) -> OnnxArtifact:
     """Read the structure of an ONNX model in memory; the artifact keeps `data`. Malformed content is 0x80070570."""
-    model = _parse(data, "the model buffer", "IWinMLRuntime.LoadModelFromBuffer")
-    return model.artifact(path=None, data=data, resources=resources)
+    artifact = _parse(data, "the model buffer", "IWinMLRuntime.LoadModelFromBuffer")
+    return replace(artifact, data=data, resources=resources or {})
 
 
-def _parse(data: Data, place: str, context: str) -> _Model:
+def _parse(data: Data, place: str, context: str) -> OnnxArtifact:
+    model = _Model()
     try:
-        model = _Model()
         model.read(data)
         model.check()
-        return model
     except ValueError as error:
         found = foreign_content(data[:HEAD_SIZE])
         why = f"this is {found}" if found else str(error)
         raise WinMLError(FILE_CORRUPT, context, f"{place}: not an ONNX model, {why}") from None
+    return model.artifact()
 
 
 @dataclass(slots=True)
@@ -271,9 +271,7 @@ class _Model:
         if not self.has_graph:
             raise ValueError("it has no graph")
 
-    def artifact(
-        self, path: str | None, data: bytes | None, resources: Mapping[str, memoryview] | None
-    ) -> OnnxArtifact:
+    def artifact(self) -> OnnxArtifact:
         graph = self.graph
         open_inputs = [value for value in graph.inputs if value.name.encode() not in graph.initializers]
         inputs = tuple(value.port() for value in open_inputs)
@@ -282,9 +280,6 @@ class _Model:
             inputs=inputs,
             outputs=outputs,
             format="onnx",
-            path=path,
-            data=data,
-            resources=resources or {},
             external_locations=tuple(graph.external_sizes),
             external_sizes=graph.external_sizes,
             nested_locations=frozenset(graph.nested_locations),

@@ -41,25 +41,24 @@ def read_ort(path: str, resources: Mapping[str, memoryview] | None = None) -> On
     path = os.path.abspath(path)
     file = open_mapped(path)
     with file as data:
-        return replace(_artifact(data, path, None, resources), identity=file.identity)
+        artifact = _parse(data, path, "IWinMLRuntime.LoadModelFromFile")
+    return replace(artifact, path=path, identity=file.identity, resources=resources or {})
 
 
 def read_ort_bytes(data: bytes, resources: Mapping[str, memoryview] | None = None) -> OnnxArtifact:
     """Read the structure of an ORT format model in memory; the artifact keeps `data`."""
-    return _artifact(data, None, data, resources)
+    artifact = _parse(data, "the model buffer", "IWinMLRuntime.LoadModelFromBuffer")
+    return replace(artifact, data=data, resources=resources or {})
 
 
-def _artifact(
-    data: Data, path: str | None, kept: bytes | None, resources: Mapping[str, memoryview] | None
-) -> OnnxArtifact:
+def _parse(data: Data, place: str, context: str) -> OnnxArtifact:
     try:
-        return _read(Buffer(data), path, kept, resources)
+        return _read(Buffer(data))
     except ValueError as error:
         head = data[:HEAD_SIZE]
         found = None if head[4:8] == IDENTIFIER else foreign_content(head)
         why = f"this is {found}" if found else str(error)
-        context = "IWinMLRuntime.LoadModelFromFile" if path else "IWinMLRuntime.LoadModelFromBuffer"
-        raise WinMLError(FILE_CORRUPT, context, f"{path or 'the model buffer'}: not an ORT model, {why}") from None
+        raise WinMLError(FILE_CORRUPT, context, f"{place}: not an ORT model, {why}") from None
 
 
 class Buffer:
@@ -152,9 +151,7 @@ class Table:
         return [self._buffer.string(position) for position in self._elements(slot)]
 
 
-def _read(
-    buffer: Buffer, path: str | None, data: bytes | None, resources: Mapping[str, memoryview] | None
-) -> OnnxArtifact:
+def _read(buffer: Buffer) -> OnnxArtifact:
     model = buffer.root().table(1)
     graph = model.table(7) if model is not None else None
     if model is None or graph is None:
@@ -168,9 +165,6 @@ def _read(
         inputs=tuple(inputs),
         outputs=tuple(outputs),
         format="ort",
-        path=path,
-        data=data,
-        resources=resources or {},
         shareable_pairs=_shareable_pairs(graph, [port.name for port in inputs], [port.name for port in outputs]),
         metadata=_metadata(model),
     )

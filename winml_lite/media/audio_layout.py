@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import UINT32_MAX, number_value
+from ..checks import UINT32_MAX, member_of, number_value
 from ..errors import E_INVALIDARG, WinMLError
 from ..values import Descriptor, TensorDataType
 from .options import AudioTensorOptions, TensorLayout
@@ -118,12 +118,12 @@ def sample_format_name(name: Any, known: tuple[str, ...]) -> str:
 def audio_layout(options: AudioTensorOptions, channels: int) -> AudioLayout:
     """Check all options against a source of so many channels."""
     wanted = number_value(options.channels, "options.channels", CHANNELS_MAX) or channels
-    layout = options.layout
-    if layout is None or layout == TensorLayout.UNSPECIFIED:
+    layout = TensorLayout.UNSPECIFIED if options.layout is None else member_of(options.layout, TensorLayout)
+    if layout is TensorLayout.UNSPECIFIED:
         layout = TensorLayout.NT if wanted == 1 else TensorLayout.NCT
     if layout not in (TensorLayout.NT, TensorLayout.NCT):
-        raise ValueError(f"the layout of sound is NT or NCT of TensorLayout, not {layout!r}")
-    if layout == TensorLayout.NT and wanted != 1:
+        raise ValueError(f"the layout of sound is NT or NCT of TensorLayout, not {options.layout!r}")
+    if layout is TensorLayout.NT and wanted != 1:
         raise ValueError(f"layout NT has one channel, not {wanted}; use NCT, or options.channels=1")
     window = number_value(options.window_frames, "window_frames", UINT32_MAX)
     hop = number_value(options.hop_frames, "hop_frames", UINT32_MAX)
@@ -131,10 +131,10 @@ def audio_layout(options: AudioTensorOptions, channels: int) -> AudioLayout:
         raise ValueError(f"windows have one channel, not {wanted}; use options.channels=1")
     if hop and not window:
         raise ValueError("hop_frames needs window_frames")
-    if options.data_type not in FLOATS:
+    data_type = member_of(options.data_type, TensorDataType)
+    if data_type is None or data_type not in FLOATS:
         known = "FLOAT32 or FLOAT16 of TensorDataType"
         raise WinMLError(E_INVALIDARG, _CONTEXT, f"sound is {known}, not {options.data_type!r}")
     if wanted != channels and 1 not in (wanted, channels):
         raise WinMLError(E_INVALIDARG, _CONTEXT, f"{channels} channels cannot be made {wanted}, only one or all of one")
-    data_type = TensorDataType(options.data_type)
-    return AudioLayout(data_type, wanted, layout == TensorLayout.NCT, window, hop or window)
+    return AudioLayout(data_type, wanted, layout is TensorLayout.NCT, window, hop or window)

@@ -12,7 +12,7 @@ from ..values import TensorDataType, TensorLockMode
 from .image_layout import ImageLayout, image_layout, image_options, image_size
 from .image_tensors import Elements, channels_first
 from .options import ImageFormat, ImageTensorOptions
-from .pixels import Pixels, format_letters, image_format, rounded_luma
+from .pixels import LETTERS, Pixels, image_format, rounded_luma
 
 _BLOCK = 1 << 15
 """Elements of a channel that are worked on at a time."""
@@ -27,7 +27,7 @@ def image_bytes(
     wanted = image_options(options)
     if wanted.size is not None and image_size(wanted.size) != (width, height):
         raise ValueError(f"size is {(width, height)}, options.size is {wanted.size}")
-    letters = format_letters(image_format(kind))
+    letters = LETTERS[image_format(kind)]
     layout = image_layout(wanted, (width, height), context)
     check_tensor(storage, layout, context)
     try:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from ..checks import number_value
+from ..checks import enum_value, member_of, number_value
 from ..errors import E_INVALIDARG, WinMLError
 from ..values import Descriptor, TensorDataType
 from .options import (
@@ -74,7 +74,7 @@ class ImageLayout:
 
 def is_gray(options: ImageTensorOptions) -> bool:
     """Whether the tensor has the one channel GRAY."""
-    return options.channel_order == TensorChannelOrder.GRAY
+    return member_of(options.channel_order, TensorChannelOrder) is TensorChannelOrder.GRAY
 
 
 def image_options(options: ImageTensorOptions | None) -> ImageTensorOptions:
@@ -97,29 +97,32 @@ def image_size(size: Any) -> tuple[int, int]:
 
 def image_layout(options: ImageTensorOptions, size: tuple[int, int], context: str) -> ImageLayout:
     """Check all options; `size` is the size to be taken when they have none."""
-    letters = _LETTERS.get(options.channel_order)
+    order = member_of(options.channel_order, TensorChannelOrder)
+    letters = None if order is None else _LETTERS.get(order)
     if letters is None:
         known = "RGB, BGR, GRAY, RGBA or BGRA of TensorChannelOrder"
         raise ValueError(f"channel_order must be {known}, not {options.channel_order!r}")
     width, height = size if options.size is None else image_size(options.size)
-    mode = ImageResizeMode(options.resize_mode)
+    mode = enum_value(options.resize_mode, ImageResizeMode, "resize_mode")
     letterbox = _four(options.letterbox_value, "letterbox_value")
     normalization = options.normalization
     if not isinstance(normalization, TensorNormalization):
         raise TypeError(f"normalization must be TensorNormalization, not {type(normalization).__name__}")
     scale, mean = _four(normalization.scale, "scale"), _four(normalization.mean, "mean")
     quantization = _checked(options.quantization)
-    if options.data_type not in _FLOATS and options.data_type not in _INTEGERS:
+    data_type = member_of(options.data_type, TensorDataType)
+    if data_type is None or (data_type not in _FLOATS and data_type not in _INTEGERS):
         known = "FLOAT32, FLOAT16, INT8 or UINT8 of TensorDataType"
         raise WinMLError(E_INVALIDARG, context, f"an image tensor is {known}, not {options.data_type!r}")
-    if options.layout not in _LAYOUTS:
+    layout = member_of(options.layout, TensorLayout)
+    if layout not in _LAYOUTS:
         known = "NCHW or NHWC of TensorLayout"
         raise WinMLError(E_INVALIDARG, context, f"the layout of an image tensor is {known}, not {options.layout!r}")
-    divisor, zero_point = _rounding(quantization, options.data_type in _FLOATS, context)
+    divisor, zero_point = _rounding(quantization, data_type in _FLOATS, context)
     return ImageLayout(
-        TensorDataType(options.data_type),
+        data_type,
         letters,
-        options.layout != TensorLayout.NHWC,
+        layout is not TensorLayout.NHWC,
         width,
         height,
         mode,
@@ -135,10 +138,17 @@ def _four(values: Any, name: str) -> Four:
     try:
         if isinstance(values, str | bytes):
             raise TypeError("text is not a number")
-        first, second, third, fourth = map(float, values)
+        first, second, third, fourth = map(_number, values)
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name} must be four numbers, not {values!r}: {error}") from None
     return first, second, third, fourth
+
+
+def _number(value: Any) -> float:
+    """Return a float; text that `float` would read is no number, nor is a bool."""
+    if isinstance(value, bool | str | bytes):
+        raise TypeError(f"{value!r} is not a number")
+    return float(value)
 
 
 def _checked(quantization: TensorQuantization | None) -> TensorQuantization:
@@ -146,7 +156,7 @@ def _checked(quantization: TensorQuantization | None) -> TensorQuantization:
         return TensorQuantization()
     if not isinstance(quantization, TensorQuantization):
         raise TypeError(f"quantization must be TensorQuantization or None, not {type(quantization).__name__}")
-    mode = TensorQuantizationMode(quantization.mode)
+    mode = enum_value(quantization.mode, TensorQuantizationMode, "the mode of a quantization")
     if mode is TensorQuantizationMode.NONE:
         if quantization.scale is not None or quantization.zero_point is not None:
             raise ValueError("quantization with mode NONE takes neither scale nor zero_point")
@@ -162,10 +172,10 @@ def _checked(quantization: TensorQuantization | None) -> TensorQuantization:
 
 def _finite(value: Any, name: str) -> float:
     try:
-        number = float(value)
+        number = _number(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if isinstance(value, str | bytes) or not math.isfinite(number):
+    if not math.isfinite(number):
         raise ValueError(f"the {name} of a quantization must be a finite number, not {value!r}")
     return number
 

@@ -6,13 +6,15 @@ needs.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import number_value
+from ..checks import enum_value, index_value, number_value
 from ..errors import E_INVALIDARG, WinMLError
 from .options import ImageFormat
 
@@ -20,8 +22,9 @@ Floats = npt.NDArray[np.float32]
 Pixels = npt.NDArray[np.uint8]
 Index = slice | npt.NDArray[np.intp]
 
+LETTERS = {ImageFormat.RGBA8: "RGBA", ImageFormat.BGRA8: "BGRA", ImageFormat.GRAY8: "L"}
+"""The bytes of a pixel."""
 _CONTEXT = "IWinMLRuntime.TensorFromImage"
-_LETTERS = {ImageFormat.RGBA8: "RGBA", ImageFormat.BGRA8: "BGRA", ImageFormat.GRAY8: "L"}
 _COPIED = 1 << 18
 """Bytes of a Pillow picture that are copied at a time."""
 _WHOLE = 1 << 22
@@ -173,12 +176,11 @@ def pixel_source(image: Any, raw: RawPicture, is_gray: bool) -> PixelSource:
 
 def image_format(value: ImageFormat | int) -> ImageFormat:
     """Return a format; sRGB variants are taken for the plain ones, other numbers are ValueError."""
-    return ImageFormat(_SRGB.get(value, value)) if type(value) is int else ImageFormat(value)
-
-
-def format_letters(kind: ImageFormat) -> str:
-    """Return the letters of the bytes of a pixel."""
-    return _LETTERS[kind]
+    if not isinstance(value, Enum):
+        with suppress(TypeError):  # told below
+            value = index_value(value, "image_format")
+            value = _SRGB.get(value, value)
+    return enum_value(value, ImageFormat, "image_format")
 
 
 def is_pillow_like(image: Any) -> TypeGuard[Any]:
@@ -233,7 +235,7 @@ def _from_array(image: Any, raw: RawPicture, is_gray: bool) -> PackedPixels:
     kind = ImageFormat.RGBA8 if raw.image_format is None else image_format(raw.image_format)
     if kind is ImageFormat.GRAY8:
         raise ValueError(f"image_format GRAY8 does not fit an array of {array.shape[2]} channels")
-    letters = format_letters(kind)[: array.shape[2]]
+    letters = LETTERS[kind][: array.shape[2]]
     return RoundedGray(array, letters) if is_gray else PackedPixels(array, letters)
 
 
@@ -249,7 +251,7 @@ def _from_bytes(image: bytes | bytearray | memoryview, raw: RawPicture, is_gray:
     kind = image_format(raw.image_format)
     if is_gray and kind is not ImageFormat.GRAY8:
         raise ValueError(f"raw bytes for a GRAY tensor must be GRAY8, not {kind.name}")
-    letters = format_letters(kind)
+    letters = LETTERS[kind]
     line = width * len(letters)
     pitch = line if raw.row_pitch is None else number_value(raw.row_pitch, "row_pitch", minimum=1)
     data = raw_bytes(image)

@@ -15,7 +15,7 @@ from typing import Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..files.artifact import Artifact
+from ..files.artifact import Artifact, OnnxArtifact
 from ..storage import Storage
 from ..values import Descriptor, EngineInfo, ExecutionTargetKind, SpeculativeCapabilities
 from .hardware import Device
@@ -254,7 +254,7 @@ class CompilingBackend(Backend, Protocol):
     """An engine that compiles models ahead of time."""
 
     def compile_model(
-        self, artifact: Artifact, placement: Placement, options: CompileOptions, output: CompileOutput
+        self, artifact: OnnxArtifact, placement: Placement, options: CompileOptions, output: CompileOutput
     ) -> None:
         """Compile a model for a placement.
 
@@ -262,7 +262,7 @@ class CompilingBackend(Backend, Protocol):
         the artifact would be larger than 2 GiB.
         """
 
-    def save_optimized(self, artifact: Artifact, options: CompileOptions, path: str) -> None:
+    def save_optimized(self, artifact: OnnxArtifact, options: CompileOptions, path: str) -> None:
         """Write the model as a CPU session has optimised it into the file `path`, in the format of the engine."""
 
 

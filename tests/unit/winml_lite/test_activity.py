@@ -130,7 +130,7 @@ def test_an_interrupt_stops_the_work_and_waits_for_its_end() -> None:
 
     def work() -> None:
         _thread.interrupt_main()
-        stopped.wait(20)
+        stopped.wait(100)
         ended.set()
 
     with pytest.raises(KeyboardInterrupt):
@@ -143,7 +143,7 @@ def test_a_second_interrupt_does_not_leave_work_that_must_end() -> None:
 
     def work() -> None:
         strike()
-        stopped.wait(20)
+        stopped.wait(100)
         strike()
         time.sleep(0.3)
         ended.set()

@@ -7,7 +7,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from winml_lite.checks import engine_text, flag_value, index_value, number_value, path_value, text_value
+from winml_lite import ExecutionTargetKind, TensorDataType
+from winml_lite.checks import (
+    engine_text,
+    enum_value,
+    flag_value,
+    index_value,
+    member_of,
+    number_value,
+    path_value,
+    text_value,
+)
 
 
 class Five:
@@ -80,3 +90,23 @@ def test_an_array_of_numbers_is_no_integer() -> None:
         index_value(np.array([1, 2]), "token")
     with pytest.raises(ValueError, match="token must be an integer, not ndarray"):
         number_value(np.array([1, 2]), "token")
+
+
+@pytest.mark.parametrize("value", [ExecutionTargetKind.GPU, 2, np.int8(2), np.uint64(2)])
+def test_a_member_of_an_enumeration_or_its_number(value: object) -> None:
+    assert member_of(value, ExecutionTargetKind) is ExecutionTargetKind.GPU
+    assert enum_value(value, ExecutionTargetKind, "kind") is ExecutionTargetKind.GPU
+
+
+@pytest.mark.parametrize(
+    "value", [True, np.True_, 1.0, np.float32(1), TensorDataType.FLOAT32, "CPU", None, [1], 99, -1]
+)
+def test_what_is_no_member(value: object) -> None:
+    assert member_of(value, ExecutionTargetKind) is None
+    with pytest.raises(ValueError):
+        enum_value(value, ExecutionTargetKind, "kind")
+
+
+def test_who_means_no_member_is_told_the_enumeration() -> None:
+    with pytest.raises(ValueError, match="kind must be a member of ExecutionTargetKind or its number, not True"):
+        enum_value(True, ExecutionTargetKind, "kind")

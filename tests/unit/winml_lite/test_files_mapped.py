@@ -37,6 +37,17 @@ def test_what_cannot_be_opened(tmp_path: Path, name: str, code: int) -> None:
         RegularFile(f"{tmp_path}/{name}")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Windows keeps the folder that a process is in")
+def test_a_relative_path_where_the_working_directory_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runtime: Runtime
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with failing(0x80070002):
+        runtime.load_model("m.onnx")
+
+
 def test_a_folder_is_an_invalid_argument(tmp_path: Path) -> None:
     with failing(0x80070057) as caught:
         RegularFile(str(tmp_path))

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from winml_lite.errors import DISK_FULL, E_ACCESSDENIED, E_FAIL, E_INVALIDARG, PATH_NOT_FOUND, WinMLError
+from winml_lite.files.locks import LOCK_NAME, FolderLock, lock_at_once, locked
 from winml_lite.files.writing import NewFiles, writing_failure
 
 
@@ -113,7 +119,8 @@ def test_a_crash_leaves_no_file_with_others_than_its_own(tmp_path: Path, monkeyp
 
     def looking(source: str, target: str) -> None:
         replace(source, target)
-        seen.append({path.name: path.read_text() for path in tmp_path.iterdir() if path.is_file()})
+        files = [path for path in tmp_path.iterdir() if path.is_file() and path.name != LOCK_NAME]
+        seen.append({path.name: path.read_text() for path in files})
 
     monkeypatch.setattr(os, "replace", looking)
     with NewFiles(str(tmp_path)) as files:
@@ -137,6 +144,157 @@ def test_the_last_file_is_moved_after_the_others(tmp_path: Path, monkeypatch: py
         files.appear(last="a.onnx")
     assert moved[-1] == "a.onnx"
     assert "weights.bin" in moved
+
+
+# Other processes
+
+BEGINNING = """
+import sys, time
+from pathlib import Path
+from winml_lite.files.writing import NewFiles
+
+with NewFiles(sys.argv[1]) as files:
+    Path(files.path, "model").write_text("half")
+    print("begun", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that is making new files in `tmp_path`."""
+    with subprocess.Popen([sys.executable, "-c", BEGINNING, tmp_path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        yield process
+        process.kill()
+
+
+def grow_old(folder: Path) -> Path:
+    """Make the private folder in `folder` look as if nothing had happened in it for two hours."""
+    (private,) = folder.glob(".unfinished-*")
+    long_ago = time.time() - 7200
+    for path in (*private.rglob("*"), private):
+        os.utime(path, (long_ago, long_ago))
+    return private
+
+
+def test_what_a_killed_process_left_goes(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+    other.kill()
+    other.wait()
+    private = grow_old(tmp_path)
+    with NewFiles(str(tmp_path)) as files:
+        write(files, model="new")
+        assert not private.exists()
+        files.appear(last="model")
+    assert contents(tmp_path) == {"model": "new"}
+
+
+def test_what_was_left_just_now_stays(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+    other.kill()
+    other.wait()
+    with NewFiles(str(tmp_path)):
+        pass
+    assert [path.read_text() for path in tmp_path.glob(".unfinished-*/new/model")] == ["half"]
+
+
+def test_the_folder_of_a_living_process_stays(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+    private = grow_old(tmp_path)
+    with NewFiles(str(tmp_path)):
+        pass
+    assert (private / "new" / "model").read_text() == "half"
+
+
+def test_older_files_in_a_folder_that_was_left_stay(tmp_path: Path, other: subprocess.Popen[str]) -> None:
+    other.kill()
+    other.wait()
+    (kept,) = tmp_path.glob(".unfinished-*/old")
+    (kept / "weights").write_text("old")
+    grow_old(tmp_path)
+    with NewFiles(str(tmp_path)):
+        pass
+    assert (kept / "weights").read_text() == "old"
+
+
+@pytest.mark.parametrize("name", [".unfinished-", ".unfinished-0123456789abcdeg", "unfinished-0123456789abcdef"])
+def test_a_folder_of_a_similar_name_stays(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    os.utime(tmp_path / name, (0, 0))
+    with NewFiles(str(tmp_path)):
+        pass
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_folder_with_something_else_in_it_stays(tmp_path: Path) -> None:
+    private = tmp_path / ".unfinished-0123456789abcdef"
+    private.mkdir()
+    (private / "notes").write_text("mine")
+    os.utime(private / "notes", (0, 0))
+    os.utime(private, (0, 0))
+    with NewFiles(str(tmp_path)):
+        pass
+    assert (private / "notes").read_text() == "mine"
+
+
+def test_files_wait_for_who_is_moving_others_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moved, replace = threading.Event(), os.replace
+
+    def moving(source: str, target: str) -> None:
+        moved.set()
+        replace(source, target)
+
+    def make() -> None:
+        with NewFiles(str(tmp_path)) as files:
+            write(files, model="new", weights="new")
+            files.appear(last="model")
+
+    monkeypatch.setattr(os, "replace", moving)
+    thread = threading.Thread(target=make)
+    with locked(str(tmp_path)):
+        thread.start()
+        assert not moved.wait(0.3)
+    thread.join(100)
+    assert contents(tmp_path) == {"model": "new", "weights": "new"}
+
+
+HOLDING = """
+import sys, time
+from winml_lite.files.locks import locked
+
+with locked(sys.argv[1]):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HOLDING, tmp_path], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        assert lock_at_once(str(tmp_path)) is None
+        process.kill()
+        process.wait()
+    with locked(str(tmp_path)):
+        assert lock_at_once(str(tmp_path)) is None
+    lock = lock_at_once(str(tmp_path))
+    assert lock is not None
+    lock.close()
+    lock.close()
+
+
+@pytest.mark.parametrize("failing", ["__init__", "take"])
+def test_without_locks_files_appear_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    def refuse(self: FolderLock, folder: str = "") -> bool:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr(FolderLock, failing, refuse)
+    with NewFiles(str(tmp_path)) as files:
+        write(files, model="new", weights="new")
+        files.appear(last="model")
+    assert contents(tmp_path) == {"model": "new", "weights": "new"}
+
+
+# Failures
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from winml_lite.interrupts import strike_again
 def test_an_interrupt_in_a_callback_strikes_again() -> None:
     with pytest.raises(KeyboardInterrupt):
         strike_again()
-        threading.Event().wait(20)
+        threading.Event().wait(100)
 
 
 def test_an_interrupt_in_a_finalizer_strikes_again() -> None:
@@ -22,4 +22,4 @@ def test_an_interrupt_in_a_finalizer_strikes_again() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         Resource(1, free).close()
-        threading.Event().wait(20)
+        threading.Event().wait(100)

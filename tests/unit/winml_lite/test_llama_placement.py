@@ -1,12 +1,12 @@
-"""Options and placement of llama.cpp stages, decided before the library is asked (runtime 9.1, 15.3, 18.1)."""
+"""Placement of llama.cpp stages, decided before the library is asked (runtime 18.1)."""
 
 from __future__ import annotations
 
 import pytest
 
 from winml_lite.errors import E_INVALIDARG, NOT_SUPPORTED, WinMLError
-from winml_lite.native.backend import LlamaOptions, OrtOptions, Placement, StageOptions
-from winml_lite.native.llama.backend import Resolved, check_options, resolve
+from winml_lite.native.backend import Placement
+from winml_lite.native.llama.backend import Resolved, resolve
 from winml_lite.values import ExecutionTargetKind
 
 CPU, GPU, NPU = ExecutionTargetKind.CPU, ExecutionTargetKind.GPU, ExecutionTargetKind.NPU
@@ -45,27 +45,3 @@ def test_r128_r130_refused_placement(placement: Placement, layers: int, has_gpu:
     with pytest.raises(WinMLError, match=hint) as caught:
         resolve(placement, layers, has_gpu)
     assert caught.value.hresult == code
-
-
-@pytest.mark.parametrize(
-    ("options", "code"),
-    [
-        (StageOptions(state_pairs=((1, 1),)), NOT_SUPPORTED),
-        (StageOptions(caller_owns_state=True), NOT_SUPPORTED),
-        (StageOptions(ort=OrtOptions()), NOT_SUPPORTED),
-        (StageOptions(llama=LlamaOptions(embeddings=True), draft_token_limit=3), NOT_SUPPORTED),
-        (StageOptions(llama=LlamaOptions(key_type="q3")), E_INVALIDARG),
-        (StageOptions(llama=LlamaOptions(value_type="")), E_INVALIDARG),
-        (StageOptions(draft_predictor_enabled=True), E_INVALIDARG),
-        (StageOptions(draft_predictor_path="x.gguf"), E_INVALIDARG),
-        (StageOptions(draft_predictor_path="x.gguf", draft_predictor_enabled=True, draft_token_limit=3), NOT_SUPPORTED),
-    ],
-)
-def test_r93_r94_r95_refused_options(options: StageOptions, code: int) -> None:
-    with pytest.raises(WinMLError) as caught:
-        check_options(options)
-    assert caught.value.hresult == code
-
-
-def test_r94_a_limit_without_a_predictor_is_harmless() -> None:
-    check_options(StageOptions(draft_predictor_enabled=True, draft_token_limit=3))

@@ -51,10 +51,11 @@ class LlamaBackend:
         """Load the model and make its context. Nothing is tried on another device than the placement asks for."""
         if not isinstance(artifact, GgufArtifact):
             raise WinMLError(NOT_SUPPORTED, _BUILD, "llama.cpp runs GGUF models only")
-        check_options(options)
+        settings = options.llama or LlamaOptions()
+        if settings.embeddings and options.draft_token_limit:
+            raise WinMLError(NOT_SUPPORTED, _BUILD, "a GGUF stage does not support drafts beside embeddings")
         ENGINE.check()
         found = library()
-        settings = options.llama or LlamaOptions()
         resolved = resolve(placement, settings.gpu_layers, found.has_gpu)
         if resolved.gpu_layers:
             resolved = replace(resolved, gpus=named_gpus(placement, found.devices))
@@ -83,28 +84,6 @@ class LlamaBackend:
 def create_backend() -> LlamaBackend:
     """Make the backend; the library is loaded by its first `build_stage`."""
     return LlamaBackend()
-
-
-def check_options(options: StageOptions) -> None:
-    """Refuse what llama.cpp stages cannot do (runtime §9.1)."""
-    if options.draft_predictor_enabled and not options.draft_token_limit:
-        raise WinMLError(E_INVALIDARG, _BUILD, "the draft predictor is enabled, but draft_token_limit_hint is 0")
-    if options.draft_predictor_path and not options.draft_predictor_enabled:
-        raise WinMLError(E_INVALIDARG, _BUILD, "draft_predictor_path is set, but the draft predictor is not enabled")
-    settings = options.llama or LlamaOptions()
-    unsupported = {
-        "a separate draft predictor": options.draft_predictor_path is not None,
-        "state tensor pairs, because llama.cpp keeps the state itself": bool(options.state_pairs),
-        "state tensors of the caller, because llama.cpp keeps the state itself": options.caller_owns_state,
-        "ONNX Runtime options": options.ort is not None,
-        "drafts beside embeddings": settings.embeddings and bool(options.draft_token_limit),
-    }
-    for what, is_set in unsupported.items():
-        if is_set:
-            raise WinMLError(NOT_SUPPORTED, _BUILD, f"a GGUF stage does not support {what}")
-    for name in (settings.key_type, settings.value_type):
-        if name not in _CACHE_TYPES:
-            raise WinMLError(E_INVALIDARG, _BUILD, f"cache type {name!r} is not one of {', '.join(_CACHE_TYPES)}")
 
 
 def resolve(placement: Placement, gpu_layers: int, has_gpu: bool) -> Resolved:

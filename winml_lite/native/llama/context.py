@@ -112,7 +112,7 @@ class Context:
             raise WinMLError(NOT_ENOUGH_MEMORY, _BUILD, text)
         self.batch_size = min(settings.batch_size, capacity)
         self.row_count = 1 if settings.drafts else min(MAX_ROWS, self.batch_size)
-        """The same for this context."""
+        """Most tokens of one batch whose logits are wanted, in this context."""
         model.check()
         ENGINE.is_used = True
         self._activity = Activity(ENGINE, abort.set)
@@ -182,8 +182,7 @@ class Context:
 
     def set_causal(self, is_causal: bool) -> None:
         """Choose whether the rows of a batch attend only to what is before them (the default), or to each other."""
-        with self._activity:
-            self._model.library.api.llama_set_causal_attn(self._pointer, is_causal)
+        self.ask(self._model.library.api.llama_set_causal_attn, is_causal)
 
     def row_address(self) -> int:
         """Address of the last token's logits, float32 (vocabulary size,); valid until the next `decode`."""

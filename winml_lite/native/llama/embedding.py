@@ -122,7 +122,7 @@ class EmbeddingContext:
         positions = np.concatenate([np.arange(text.size, dtype=np.int32) for text in texts])
         status = self._decode(tokens, numbers, positions)
         if status:
-            raise decode_error(status, _RUN, self._model.path)
+            self.fail(status)
         find, count = (self._of_token, tokens.size) if self.gives_tokens else (self._of_text, len(texts))
         for index in range(count):
             with self._activity:
@@ -130,6 +130,12 @@ class EmbeddingContext:
             if not address:
                 raise WinMLError(errors.E_UNEXPECTED, _RUN, f"{self._model.path}: the engine returned no embedding")
             ctypes.memmove(into[index].ctypes.data, address, self.width * into.itemsize)
+
+    def fail(self, status: int) -> NoReturn:
+        """Raise for a status of `llama_decode` that is not 0."""
+        if self._activity.barred:
+            self._activity.refuse()  # a daemon thread: it ends here, with the process
+        raise decode_error(status, _RUN, self._model.path)
 
     def _decode(self, tokens: Ids, numbers: Ids, positions: Ids) -> int:
         """Run `llama_decode` on whole texts and return its status."""
@@ -210,7 +216,7 @@ class EmbeddingExecutor:
         for start, stop in _batches([text.size for text in texts], context.size, context.max_texts):
             context.evaluate(texts[start:stop], rows[places[start] : places[stop]])
             if self._abort.is_set and stop < len(texts):  # not every device looks at the callback
-                raise decode_error(2, _RUN, self._model.path)
+                context.fail(2)
         self._result = self._target or Storage(rows.reshape(-1).view(np.uint8), TensorDataType.FLOAT32, rows.shape)
 
     def _texts(self) -> list[Ids]:

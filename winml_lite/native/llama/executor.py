@@ -62,9 +62,8 @@ class LlamaExecutor:
             self._ids = self._held_ids = None
             return
         shape = storage.shape
-        if storage.data_type not in _ID_TYPES or len(shape) not in (1, 2) or (len(shape) == 2 and shape[0] != 1):
-            raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.BindInput", _ids_text(storage))
-        if shape[-1] == 0:
+        is_row = len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)
+        if storage.data_type not in _ID_TYPES or not is_row or not shape[-1]:
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.BindInput", _ids_text(storage))
         ids = storage.array().reshape(-1)
         if self.segment is None:

@@ -6,6 +6,7 @@ of llama.cpp may write another layout without saying so: states are tied to the 
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from ...errors import E_FAIL, E_INVALIDARG, NOT_SUPPORTED, WinMLError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 _SAVE = "IWinMLStage.SaveSequenceState"
 _LOAD = "IWinMLStage.LoadSequenceState"
+_MORE = 1 << 20
+"""Bytes that would be written behind a state that could not be."""
 
 
 class LlamaSavedState:
@@ -44,6 +47,7 @@ class LlamaSavedState:
             raise WinMLError(NOT_SUPPORTED, _SAVE, "the sequence holds embedding rows, which a state file cannot keep")
         problem = apart(lambda: sequence.context.write_state(path), sequence.abort, may_leave=False)
         if problem is not None:
+            _check_writable(path)
             raise WinMLError(E_FAIL, _SAVE, f"{path}: {problem}")
         return None
 
@@ -64,3 +68,11 @@ class LlamaSavedState:
         except BaseException:
             sequence.reset()
             raise
+
+
+def _check_writable(path: str) -> None:
+    """Raise the OSError of a file that takes no more: the engine does not say why it wrote less than it wanted."""
+    with open(path, "ab") as file:
+        file.write(bytes(_MORE))
+        file.flush()
+        os.fsync(file.fileno())

@@ -44,13 +44,11 @@ class LlamaSequence:
         "_is_cut",
         "_limit",
         "_marked",
-        "_model",
         "_pending",
         "_position",
         "_prompt",
         "_quiet",
         "_replay",
-        "_settings",
         "_single",
         "_token",
         "_token_pointer",
@@ -59,14 +57,16 @@ class LlamaSequence:
         "capacity",
         "context",
         "declared_capacity",
+        "model",
+        "settings",
         "spans",
         "takes_rows",
     )
 
     def __init__(self, model: LlamaModel, capacity: int, settings: ContextSettings) -> None:
         api = model.library.api
-        self._model = model
-        self._settings = settings
+        self.model = model
+        self.settings = settings
         self._vocabulary_size = model.vocabulary_size
         self._engine_abort = AbortFlag()
         self._abort = AbortFlag() if model.keeps_recurrent_state else self._engine_abort
@@ -101,16 +101,8 @@ class LlamaSequence:
         """Output marks of a batch whose logits are all read."""
 
     def _make_context(self, capacity: int) -> Context:
-        make = PredictingContext if self._model.predicts else Context
-        return make(self._model, capacity, self._settings, self._engine_abort)
-
-    @property
-    def model(self) -> LlamaModel:
-        return self._model
-
-    @property
-    def settings(self) -> ContextSettings:
-        return self._settings
+        make = PredictingContext if self.model.predicts else Context
+        return make(self.model, capacity, self.settings, self._engine_abort)
 
     @property
     def position(self) -> int:
@@ -214,14 +206,14 @@ class LlamaSequence:
             self.take_back()
         self._abort.clear()
         plan = segment.plan
-        check_plan(self._model, self.context.batch_size, plan)
+        check_plan(self.model, self.context.batch_size, plan)
         segment.check_finite()
         if plan.cell_count > self.room:
             self._refuse_length(plan.cell_count)
         self._pending = plan.position_count
         self.spans.add(self._position, segment)
         self._limit = self.capacity - self.spans.surplus
-        feed = partial(feed_segment, self._model, self.context, segment, self._position, self._abort)
+        feed = partial(feed_segment, self.model, self.context, segment, self._position, self._abort)
         status = apart(feed, self._abort.set, may_leave=False)  # changing the attention makes it log
         if status:
             self._fail(status)
@@ -266,7 +258,7 @@ class LlamaSequence:
         if self._pending:
             self.reset()
         if self._position != before:
-            raise WinMLError(errors.E_FAIL, _RUN, f"{self._model.path}: {_reset_text(before)}")
+            raise WinMLError(errors.E_FAIL, _RUN, f"{self.model.path}: {_reset_text(before)}")
 
     def rewind(self, position: int) -> None:
         """Truncate to `position`; 0x80070057 beyond the present one, or where the architecture cannot go back."""
@@ -288,7 +280,7 @@ class LlamaSequence:
         self._drop_spans()
         if not done:
             kept = self.context.snapshots and f", and by up to {self.context.snapshots} tokens inside the last batch"
-            text = f"{self._model.path}: the state at {position} is gone; this model goes back to 0{kept or ''}"
+            text = f"{self.model.path}: the state at {position} is gone; this model goes back to 0{kept or ''}"
             raise WinMLError(errors.E_INVALIDARG, "IWinMLStage.RewindTo", text)
 
     def set_capacity(self, capacity: int) -> None:
@@ -336,7 +328,7 @@ class LlamaSequence:
     def _fail(self, status: int) -> NoReturn:
         before = self._position
         self.discard()
-        error = decode_error(status, _RUN, self._model.path)
+        error = decode_error(status, _RUN, self.model.path)
         if self._position == before:
             raise error
         raise WinMLError(error.hresult, _RUN, f"{error.native_message}; {_reset_text(before)}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ...errors import CANCELLED, E_INVALIDARG, INTERNAL_ERROR, NOT_SUPPORTED, WinMLError
 from ...files.artifact import Artifact, OnnxArtifact
 from ...values import EngineInfo, ExecutionTargetKind
-from ..backend import CompileOptions, CompileOutput, Placement, StageExecutor, StageOptions
+from ..backend import CompileOptions, CompileOutput, OrtOptions, Placement, StageExecutor, StageOptions
 from ..hardware import Device
 from .placement import CPU_PROVIDER, ENGINE_NAME, choose_device
 
@@ -44,11 +44,9 @@ class OrtBackend:
             raise _located(error, artifact, _BUILD) from None
 
     def compile_model(
-        self, artifact: Artifact, placement: Placement, options: CompileOptions, output: CompileOutput
+        self, artifact: OnnxArtifact, placement: Placement, options: CompileOptions, output: CompileOutput
     ) -> None:
         """Compile a model ahead of time for a placement. What `output` raises is raised as it is."""
-        if not isinstance(artifact, OnnxArtifact):
-            raise TypeError(f"an OnnxArtifact is needed, not {type(artifact).__name__}")
         from .compile import compile_model
 
         try:
@@ -58,10 +56,8 @@ class OrtBackend:
                 raise
             raise _located(error, artifact) from None
 
-    def save_optimized(self, artifact: Artifact, options: CompileOptions, path: str) -> None:
+    def save_optimized(self, artifact: OnnxArtifact, options: CompileOptions, path: str) -> None:
         """Write the model as a CPU session has optimised it into the file `path`, in the ORT format."""
-        if not isinstance(artifact, OnnxArtifact):
-            raise TypeError(f"an OnnxArtifact is needed, not {type(artifact).__name__}")
         from .compile import save_optimized
 
         try:
@@ -81,9 +77,9 @@ class OrtBackend:
 
     def devices(self) -> tuple[Device, ...]:
         """Devices of all execution providers, registered ones included."""
-        from .devices import provider_devices
+        from .devices import provider_listing
 
-        return provider_devices()
+        return provider_listing().devices
 
     def provider_problems(self) -> tuple[str, ...]:
         """Say why built-in, installed and registered providers have no device."""
@@ -126,7 +122,7 @@ def _build(artifact: OnnxArtifact, placement: Placement, options: StageOptions) 
     from .devices import check_device_option
 
     placement = _as_compiled(artifact, placement)
-    _check_options(placement, options)
+    _check_fallback(placement, options.ort)
     device = _device(artifact, placement)
     if device is not None and placement.devices and options.ort is not None:
         check_device_option(device, options.ort.provider_options)
@@ -197,15 +193,9 @@ def _check_taken(session: Session, device: Device) -> None:
     logger.warning("%s is pinned, but %s: %s runs them", device.provider, text, CPU_PROVIDER)
 
 
-def _check_options(placement: Placement, options: StageOptions) -> None:
-    provider_options = options.ort.provider_options if options.ort is not None else ()
-    if provider_options and placement.provider is None:
-        raise WinMLError(
-            E_INVALIDARG, _BUILD, f"provider option {provider_options[0][0]!r} needs a target pinned to a provider"
-        )
+def _check_fallback(placement: Placement, options: OrtOptions | None) -> None:
+    """Refuse a target pinned to the provider that a session config entry forbids."""
     is_cpu = placement.provider is not None and placement.provider.casefold() == CPU_PROVIDER.casefold()
-    if is_cpu and options.ort is not None and dict(options.ort.session_config).get(_NO_FALLBACK) == "1":
+    if is_cpu and options is not None and dict(options.session_config).get(_NO_FALLBACK) == "1":
         text = f"{_NO_FALLBACK} forbids {CPU_PROVIDER}, to which the target is pinned"
         raise WinMLError(E_INVALIDARG, _BUILD, text)
-    if options.draft_predictor_path is not None:
-        raise WinMLError(NOT_SUPPORTED, _BUILD, "an ONNX stage runs no draft predictor")

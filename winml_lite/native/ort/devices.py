@@ -43,11 +43,6 @@ class CudaDevice:
     ordinal: int
 
 
-def provider_devices() -> tuple[Device, ...]:
-    """Devices of all registered and built-in providers, in the engine's order."""
-    return provider_listing().devices
-
-
 def provider_listing() -> Listing:
     """List the devices, and say which built-in or installed provider has none and why."""
     ENGINE.check()

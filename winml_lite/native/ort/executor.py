@@ -41,6 +41,8 @@ class OrtExecutor:
 
     _is_involved = True
     """Whether a run is more than a call on given memory: state, fresh outputs or copies. Known once it is prepared."""
+    _total: int | None = None
+    """Positions at the end of a run, where the inputs tell."""
 
     def __init__(
         self,
@@ -171,7 +173,7 @@ class OrtExecutor:
         if self._dirty or (state is not None and state.placed_in is not self._call.slots):
             self._prepare()
         if state is not None:
-            state.admit(self._step)
+            state.admit(self._step, self._total)
         slots = self._call.slots
         if slots.has_fresh:
             slots.empty()
@@ -291,8 +293,6 @@ class OrtExecutor:
     # Preparation
 
     def _prepare(self) -> None:
-        if self._activity.barred:
-            self._activity.refuse()
         self._dirty = True  # until the end, whatever interrupts
         inputs, state = self._bound_inputs, self._state
         for index in self._open_inputs:
@@ -314,6 +314,8 @@ class OrtExecutor:
             exposure.copied = copied
             self._outputs_dirty = True
         if state is not None:
+            symbol = state.total_symbol
+            self._total = extents.get(symbol) if symbol is not None and symbol not in self._symbols.of_step else None
             state.start(extents)
         if self._outputs_dirty or self._caller_pairs or (state is not None and state.placed_in is not self._call.slots):
             self._place_outputs()

@@ -22,6 +22,8 @@ class StatePair:
     """Of the past, with overrides applied."""
     axis: int
     """The sequence axis."""
+    total: str | None = None
+    """Symbol of that axis of the present, if it has one of its own: the positions at the end of a run."""
 
     @property
     def fixed_extent(self) -> int | None:
@@ -66,8 +68,9 @@ def _check_pair(past_index: int, present_index: int, inputs: Sequence[Port], out
             E_INVALIDARG, "", f"{what}: {past.name} has rank {rank}, {present.name} {len(present.dimensions)}"
         )
     axis = _sequence_axis(past, present)
-    pair = StatePair(past_index, present_index, past.name, past.data_type, past.dimensions, axis)
     produced = present.dimensions[axis] if present.rank_known else None
+    total = produced if isinstance(produced, str) and produced not in past.dimensions else None
+    pair = StatePair(past_index, present_index, past.name, past.data_type, past.dimensions, axis, total)
     if pair.fixed_extent is not None and isinstance(produced, int) and produced != pair.fixed_extent:
         raise WinMLError(
             E_INVALIDARG, "", f"{what}: {past.name} holds {pair.fixed_extent} positions, {present.name} {produced}"

@@ -97,6 +97,8 @@ class Symbols:
             for axis, symbol in enumerate(port.dimensions)
             if isinstance(symbol, str)
         ]
+        self.of_step = next((port.dimensions for i, port in enumerate(inputs) if i not in managed), ())
+        """Dimensions of the first of them, of which one is the step."""
 
     def agreed(self, inputs: Sequence[Storage | None]) -> dict[str, int]:
         """Extents of the bound inputs by symbol; two inputs that disagree are 0x80070057.

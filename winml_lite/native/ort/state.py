@@ -53,6 +53,11 @@ class ManagedState:
         self._row_bytes: list[int] = [0] * len(pairs)
         """Bytes of one position of each pair; 0 where positions are not whole bytes."""
         self._shared: list[bool] = []
+        self.total_symbol: str | None = None
+        """Symbol of the inputs that are as long as all positions at the end of a run, as masks are, for shared pairs.
+
+        Pairs that grow take their length from such an input, or the engine refuses it.
+        """
         self._moving: list[int] = []
         self._growing: list[int] = []
         self._places: list[int] = []
@@ -81,7 +86,7 @@ class ManagedState:
                 E_INVALIDARG, "IWinMLStage.RewindTo", f"position {position} is beyond the present {self.position}"
             )
         if position == 0:
-            self._restart()
+            self.reset()
         elif position < self.position:
             if not self.can_be_cut:
                 raise NotSupportedError(NOT_SUPPORTED, "IWinMLStage.RewindTo", "state of 4-bit elements cannot be cut")
@@ -103,7 +108,12 @@ class ManagedState:
         self._sort()
 
     def reset(self) -> None:
-        self._restart()
+        """Drop the state; shared buffers stay, for they are as large as ever."""
+        values = self._held[0].values.copy()
+        for index in self._moving:
+            values[index] = 0
+        self._replace(values, 0)
+        self._step = 0
 
     # For the executor
 
@@ -117,9 +127,20 @@ class ManagedState:
         """Whether the sequence can go back to any position."""
         return all(has_whole_bytes(self.pairs[index].data_type) for index in self._growing)
 
-    def admit(self, step: int) -> None:
-        """Refuse a run of `step` positions that the capacity cannot hold (0x8000000B)."""
+    def admit(self, step: int, total: int | None = None) -> None:
+        """Refuse a run of `step` positions that the capacity cannot hold (0x8000000B).
+
+        `total`: extent of `total_symbol` in the inputs. Less than the positions at the end of the run is 0x80070057,
+        for the engine would write over earlier ones; more may be masked.
+        """
         position = self._held[0].position
+        if total is not None and total < position + step:
+            raise WinMLError(
+                E_INVALIDARG,
+                "IWinMLPipeline.Run",
+                f"{self.total_symbol} is {total} in the inputs, but {step} more positions after {position} are "
+                f"{position + step}; a mask covers all of them",
+            )
         if self._capacity and position + step > self._capacity:
             raise WinMLError(
                 E_BOUNDS,
@@ -239,6 +260,9 @@ class ManagedState:
             and has_whole_bytes(pair.data_type)
             for pair in self.pairs
         ]
+        self.total_symbol = next(
+            (pair.total for pair, is_shared in zip(self.pairs, self._shared, strict=True) if is_shared), None
+        )
         self._moving = [index for index, shared in enumerate(self._shared) if not shared]
         self._growing = [index for index in self._moving if self.pairs[index].fixed_extent is None]
 
@@ -249,14 +273,6 @@ class ManagedState:
         """Extent of a value's sequence axis; by its size, which is much cheaper to ask for than its shape."""
         row = self._row_bytes[index]
         return size_in_bytes(value) // row if row else value_descriptor(value)[1][self.pairs[index].axis]
-
-    def _restart(self) -> None:
-        """Drop the state; shared buffers stay, for they are as large as ever."""
-        values = self._held[0].values.copy()
-        for index in self._moving:
-            values[index] = 0
-        self._replace(values, 0)
-        self._step = 0
 
     def _replace(self, values: list[Value], position: int) -> None:
         self.placed_in = None

@@ -157,12 +157,7 @@ def _lines(picture: str | None, labels: tuple[genai.ImageLabel, ...]) -> Iterato
     """Yield a line for each label, with a bar where somebody looks at it."""
     if picture is not None:
         yield f"{picture}\n"
-    bars = _looks_on()
+    bars = terminal.is_terminal(sys.stdout)
     for label in labels:
         bar = f"{'█' * round(label.probability * _BAR):{_BAR}}  " if bars else ""
         yield f"{label.probability:7.1%}  {bar}{label.label}\n"
-
-
-def _looks_on() -> bool:
-    """Whether a person reads the answer."""
-    return sys.stdout.isatty()

@@ -10,6 +10,8 @@ import click
 import genai
 from genai import codes
 
+from . import terminal
+
 EXIT_INTERRUPTED = 130
 EXIT_NO_READER = 141
 _MODEL_ERRORS = frozenset(
@@ -32,8 +34,6 @@ _CALL = re.compile(r"IWinML\S*|genai\.\S+|[A-Z]\w+\.\w+|[A-Z][a-z]+[A-Z]\w+|[a-z
 """Contexts that name a call or a part of the program; all others name a file, an address or a model."""
 _CPU_CALL, _CPU_OPTION = "use create_cpu_target()", "take --device cpu"
 """How a program, and a command, mends that a device is missing."""
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""What a terminal takes for orders; names in a model may hold it."""
 _INNER_CALL = re.compile(r"\bIWinML\w+(\.\w+)?: ")
 
 
@@ -75,8 +75,7 @@ def describe(error: genai.WinMLError) -> str:
         message = str(error).partition(": ")[2].removesuffix(f" [{error.context}]")
     if error.context and not _CALL.fullmatch(error.context) and os.path.basename(error.context) not in message:
         message = f"{error.context}: {message}"
-    message = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
-    return f"{message} (0x{error.hresult:08X})"
+    return f"{terminal.without_orders(message)} (0x{error.hresult:08X})"
 
 
 def _kind(error: genai.WinMLError) -> type[click.ClickException]:

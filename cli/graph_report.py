@@ -17,6 +17,7 @@ from .failure import describe
 _CACHE_PORT = re.compile(r"^(past\w*|present\w*)\.\d+\.")
 _CPU_PROVIDER = "CPUExecutionProvider"
 _MOST_IN_A_LINE = 6
+_LONGEST_TEXT = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class ProviderTrial:
     custom_operators: tuple[Path, ...] = ()
 
 
-def graph_record(path: Path, trial: ProviderTrial | None = None) -> dict[str, Any]:
+def graph_record(path: Path, trial: ProviderTrial | None) -> dict[str, Any]:
     """Describe an `.onnx` or `.ort` file; with `trial`, build it for each execution provider.
 
     Providers that find no hardware are listed with the reason.
@@ -101,12 +102,16 @@ def _node_counts(stage: winml_lite.Stage) -> dict[str, int]:
 def graph_lines(record: dict[str, Any]) -> list[str]:
     """Lay the record out for people; nothing for what is no graph."""
     lines = []
+    if record.get("producer"):
+        lines.append(f"producer       {_short(record['producer'])}")
     for side in ("inputs", "outputs"):
         lines += [f"{side[:-1]:14} {text}" for text in _port_lines(record.get(side, []))]
     opsets = [f"{domain} {version}" for domain, version in record.get("opsets", {}).items()]
     lines += _wrapped("opsets", opsets)
     operators = [f"{count} {name}" for name, count in record.get("operators", {}).items()]
     lines += _wrapped("operators", operators)
+    for key, value in record.get("model_metadata", {}).items():
+        lines.append(f"metadata       {_short(f'{key} = {value}')}")
     for data in record.get("external_data", ()):
         lines.append(
             f"external data  {_printable(data['location'])}, {_state(data['needed_bytes'], data['file_bytes'])}"
@@ -148,6 +153,11 @@ def _tensor_text(port: dict[str, Any]) -> str:
     shape = port["shape"]
     extents = ["..."] if shape is None else ["?" if extent is None else _printable(str(extent)) for extent in shape]
     return f"{port['type']} [{', '.join(extents)}]"
+
+
+def _short(text: str) -> str:
+    """Keep the beginning of a text of any length."""
+    return _printable(text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}...")
 
 
 def _printable(text: str) -> str:

@@ -13,6 +13,7 @@ import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _PASTE_SECONDS = 0.02
 _HISTORY_LINES = 1000
@@ -52,6 +53,7 @@ class LineReader:
         line = self._read_line(prompt)
         if line is None:
             self._has_ended = False  # told once: Ctrl-D that ends a block leaves the chat open
+            _stop_marking_pastes()
             return None
         lines = [line]
         while not was_ahead and _is_waiting(_PASTE_SECONDS):
@@ -73,6 +75,16 @@ class LineReader:
         except EOFError:
             self._has_ended = True
             return None
+
+
+def _stop_marking_pastes() -> None:
+    """Have pastes told by their pace from now on.
+
+    Readline ends the line of a Ctrl-D itself where pastes are marked, and then writes an empty line behind every line.
+    """
+    readline: Any = sys.modules.get("readline")
+    if readline is not None:
+        readline.parse_and_bind("set enable-bracketed-paste off")
 
 
 def _is_waiting(seconds: float) -> bool:

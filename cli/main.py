@@ -108,7 +108,7 @@ def _failures() -> Iterator[None]:
         if _is_of_help(error):
             terminal.forget(sys.stdout)
             raise OutputFailure(str(terminal.AnswerError.of(error))) from error
-        raise ModelFailure(str(error)) from error
+        raise ModelFailure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
 
 
 def _is_of_help(error: OSError) -> bool:

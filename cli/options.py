@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 import genai
 import winml_lite
@@ -26,7 +28,32 @@ POSITIVE = click.IntRange(1, 2**32 - 1)
 """Lengths and counts of tokens."""
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_MODEL = click.option("-m", "--model", "source", default="smollm2", show_default=True, help="File, folder or name.")
+
+
+def _model_option(default: str) -> Decorator:
+    return click.option(
+        "-m",
+        "--model",
+        "source",
+        default=default,
+        show_default=True,
+        help="File, folder or name.",
+        shell_complete=_complete_model,
+    )
+
+
+def _complete_model(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Offer files, and the names of what the default is one of; a shell forgets what comes in front of files."""
+    from genai import catalog  # only a shell asks
+
+    names: list[str] = []
+    with suppress(genai.WinMLError):  # of a catalog.toml that cannot be read
+        usual = catalog.find(str(option.default))
+        names = [entry.name for entry in catalog.entries() if usual is not None and entry.kind == usual.kind]
+    return [CompletionItem(begun, type="file"), *(CompletionItem(name) for name in names if name.startswith(begun))]
+
+
+_MODEL = _model_option("smollm2")
 _OFFLINE = click.option("--offline", is_flag=True, help="Download nothing.")
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but the answer.")
 _ENGINE = click.option(
@@ -196,10 +223,8 @@ def onnx_model_options(default: str) -> Decorator:
 
     The command gets `choice`, whose `load_with` takes the function that loads such models.
     """
-    text = "File, folder or name."
-    source = click.option("-m", "--model", "source", default=default, show_default=True, help=text)
     return lambda command: _with_options(
-        command, {"source": source, **_PLACEMENT, "offline": _OFFLINE, "quiet": _QUIET}
+        command, {"source": _model_option(default), **_PLACEMENT, "offline": _OFFLINE, "quiet": _QUIET}
     )
 
 

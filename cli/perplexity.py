@@ -63,5 +63,5 @@ def _read(file: Path) -> str:
 
 def _show(done: int, total: int) -> None:
     """Redraw a line on a terminal; elsewhere say nothing."""
-    if sys.stderr is not None and sys.stderr.isatty():
+    if terminal.is_terminal(sys.stderr):
         terminal.redraw(f"{done} of {terminal.counted(total, 'window')}", is_last=done == total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -151,17 +152,10 @@ def _gguf(path: Path) -> dict[str, Any]:
         return {
             "format": f"GGUF {file.version}",
             "architecture": file.architecture,
-            "parameters": sum(_product(tensor.shape) for tensor in tensors),
+            "parameters": sum(math.prod(tensor.shape) for tensor in tensors),
             "tensor_types": dict(Counter(tensor.type_name for tensor in tensors).most_common()),
             "metadata": {key: _short(value) for key, value in file.metadata.items()},
         }
-
-
-def _product(extents: tuple[int, ...]) -> int:
-    product = 1
-    for extent in extents:
-        product *= extent
-    return product
 
 
 def _short(value: Any) -> Any:

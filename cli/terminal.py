@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable
@@ -16,6 +17,9 @@ from typing import Any, Self, TextIO
 
 _REDRAW_SECONDS = 0.2
 _SMALLEST_IN_MB = 100_000
+_USUAL_COLUMNS = 80
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""What a terminal takes for orders; names of files, and those in a model, may hold it."""
 
 
 def prepare_streams() -> None:
@@ -68,15 +72,6 @@ class AnswerError(OSError):
 
 def answer(text: str) -> None:
     """Write a piece of the answer at once. BrokenPipeError when its reader has gone, else AnswerError."""
-    _write(text)
-
-
-def finish_answer() -> None:
-    """Write what is still waiting; fails like `answer`."""
-    _write("")
-
-
-def _write(text: str) -> None:
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -85,6 +80,11 @@ def _write(text: str) -> None:
         if isinstance(error, BrokenPipeError) or (sys.platform == "win32" and error.errno == errno.EINVAL):
             raise BrokenPipeError from error
         raise AnswerError.of(error) from error
+
+
+def finish_answer() -> None:
+    """Write what is still waiting; fails like `answer`."""
+    answer("")
 
 
 def answer_stream(pieces: Iterable[str]) -> None:
@@ -110,8 +110,13 @@ def answer_json(value: Any) -> None:
 
 
 def note(text: str) -> None:
-    """Write a line to standard error; where that cannot be, nothing happens."""
-    _tell(f"{text}\n")
+    """Write a line to standard error, without orders to the terminal; where that cannot be, nothing happens."""
+    _tell(f"{without_orders(text)}\n")
+
+
+def without_orders(text: str) -> str:
+    """Return a text in which a terminal finds no orders: control characters but tab and line feed are spelled out."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def _tell(text: str) -> None:
@@ -129,6 +134,17 @@ def redraw(text: str, is_last: bool) -> None:
     _tell(f"\r{text}" + "\n" * is_last)
 
 
+def fitting(text: str) -> str:
+    """Return the end of a text that fits into a row of standard error: a wrapped line cannot be redrawn."""
+    try:
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError, AttributeError):  # no terminal, or absent
+        columns = 0
+    most = (columns or _USUAL_COLUMNS) - 1
+    text = without_orders(text)
+    return text if len(text) <= most else f"…{text[len(text) - most + 1 :]}"
+
+
 def size_text(count: int) -> str:
     """Return a number of bytes as people read it: "70.7 MB", and "812 bytes" where that would be "0.0 MB"."""
     return f"{count / 1e6:.1f} MB" if count >= _SMALLEST_IN_MB else f"{count:,} bytes"
@@ -141,7 +157,12 @@ def counted(count: int, noun: str) -> str:
 
 def is_interactive() -> bool:
     """Whether a person types the input."""
-    return sys.stdin is not None and sys.stdin.isatty()
+    return is_terminal(sys.stdin)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person is at the other end of a standard stream."""
+    return stream is not None and stream.isatty()
 
 
 def read_input() -> str:
@@ -154,18 +175,24 @@ class Progress:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._stage = ""
+        self._title = ""
         self._drawn = 0.0
-        self._is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        self._is_open = False
+        """Whether the cursor is behind what was drawn."""
+        self._is_terminal = is_terminal(sys.stderr)
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Take a report: what is going on, the bytes done, the bytes in all (0 = unknown)."""
+        """Take a report: what is going on, the bytes done, the bytes in all (0 = unknown).
+
+        What is going on may name another model than this one, as `genai.load` says.
+        """
         size = size_text(total) if total else "unknown size"
-        if stage != self._stage:
+        title = stage if " " in stage else f"{stage} {self._name}"
+        if title != self._title:
             self.finish()
-            self._stage = stage
+            self._title = title
             if not self._is_terminal:
-                note(f"{stage} {self._name}: {size}")
+                note(f"{title}: {size}")
         if not self._is_terminal:
             return
         now = time.monotonic()
@@ -173,10 +200,17 @@ class Progress:
             return
         self._drawn = now
         share = f"{100 * done // total:3}% of {size}" if total else f"{done / 1e6:.1f} MB"
-        _tell(f"\r{stage} {self._name}: {share}")
+        _tell(f"\r{title}: {share}")
+        self._is_open = True
+        if total and done == total:  # what comes next may be the answer
+            self._end_line()
 
     def finish(self) -> None:
         """End the redrawn line."""
-        if self._stage and self._is_terminal:
+        self._end_line()
+        self._title = ""
+
+    def _end_line(self) -> None:
+        if self._is_open:
             _tell("\n")
-        self._stage = ""
+        self._is_open = False

@@ -50,7 +50,11 @@ def _shown(piece: bytes) -> str:
 
 
 def _ids(text: str) -> list[int]:
+    return [_id(word) for word in text.replace(",", " ").strip(" []\n").split()]
+
+
+def _id(word: str) -> int:
     try:
-        return [int(word) for word in text.replace(",", " ").strip(" []\n").split()]
-    except ValueError as error:
-        raise click.UsageError(f"token ids are numbers: {error}") from None
+        return int(word)
+    except ValueError:
+        raise click.UsageError(f"{word!r} is no token id: ids are whole numbers, as in '72 101 108'") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, TextIO, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import click
 
@@ -124,15 +124,15 @@ def command(
         try:
             for file, target in zip(files, transcripts, strict=True):
                 try:
-                    writing = _Writing(model, file, target, form, choice.quiet)
-                    result = writing.run(fields, is_one_of_several=len(files) > 1)
+                    transcription = _Writing(model, file, target, form, choice.quiet)
+                    result = transcription.run(fields, is_one_of_several=len(files) > 1)
                 except genai.WinMLError as error:
                     text = why_unreadable(file, error)
                     done.append({"recording": file, "error": text})
                     tell_unreadable(text, is_only=len(files) == 1)
                     continue
                 done.append({"recording": file, **result.as_dict()})
-                if writing.is_interrupted:
+                if transcription.is_interrupted:
                     raise KeyboardInterrupt
         finally:
             if form == "json" and output is None and done:
@@ -186,7 +186,7 @@ class _Writing:
 
     def _tell_of_live(self, source: Any) -> None:
         """Say on a terminal why nothing is seen until a recorder is stopped."""
-        if not self._quiet and _is_terminal(sys.stderr) and not source.seekable():
+        if not self._quiet and terminal.is_terminal(sys.stderr) and not source.seekable():
             terminal.note("-: it is read to its end first; with --live it is heard as it comes")
 
     def _tell_speed(self, result: genai.Transcript, *, is_live: bool) -> None:
@@ -209,7 +209,7 @@ def _pieces(stream: genai.SpeechStream, form: Format) -> Iterator[str]:
         yield VTT_HEADER
         yield from cues(stream, "vtt")
     else:
-        with_times = _is_terminal(sys.stdout)
+        with_times = terminal.is_terminal(sys.stdout)
         for segment in stream:
             if form == "text":
                 times = f"[{_clock(segment.start, 2)} -> {_clock(segment.end, 2)}]  " if with_times else ""
@@ -222,7 +222,7 @@ class _ProgressBar:
     def __init__(self, name: str) -> None:
         self._name = name
         self._width = 0
-        self._is_drawn = _is_terminal(sys.stderr)
+        self._is_drawn = terminal.is_terminal(sys.stderr)
 
     def __call__(self, done: float, whole: float | None) -> None:
         """Show how far it is, in seconds."""
@@ -234,6 +234,7 @@ class _ProgressBar:
             filled = round(share * _BAR)
             text = f"{self._name} {'█' * filled}{'░' * (_BAR - filled)} {share:4.0%} of {_clock(whole)}"
         self.clear()
+        text = terminal.fitting(text)
         self._width = len(text)
         terminal.redraw(text, is_last=False)
 
@@ -250,10 +251,6 @@ def _targets(files: tuple[str, ...], output: Path | None, form: Format) -> list[
         raise click.UsageError("subtitles of several recordings need a file each: name a folder with --output")
     ending = next(ending for ending, known in _ENDINGS.items() if known == form)
     return targets(files, output, "--output", ending, unnamed="recording")
-
-
-def _is_terminal(stream: TextIO | None) -> bool:
-    return stream is not None and stream.isatty()
 
 
 def _write(path: Path, text: str) -> None:

@@ -35,7 +35,7 @@ class AnswerForm:
     _parse: Callable[[str], object]
     _may_follow_reasoning: bool = True
 
-    def constraint(self, core: TokenizerCore, formatted: ConversationFormatResult | None = None) -> ConstraintCore:
+    def constraint(self, core: TokenizerCore, formatted: ConversationFormatResult | None) -> ConstraintCore:
         """Return the constraint of one answer. After a prompt that leaves reasoning open the reasoning comes first, but
         a grammar of the user's own is the whole answer.
         """

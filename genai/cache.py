@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -16,6 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from winml_lite import WinMLError
+
+from .codes import DISK_FULL, E_ACCESSDENIED
+
+MOVE = "WINML_LITE_HOME names another place for models"
 _POLL_SECONDS = 0.1
 
 
@@ -36,15 +42,26 @@ def locked(path: Path) -> Iterator[None]:
 
     The system frees the lock of a process that dies. The lock file beside `path` stays: removing it would let two
     processes lock two different files of the same name.
+
+    Raises WinMLError: 0x80070005 when the cache cannot be written, 0x80070070 when its disk is full.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (path.parent / f".{path.name}.lock").open("a+b") as file:
+    with _lock_file(path) as file:
         while not _try_lock(file):
             time.sleep(_POLL_SECONDS)
         try:
             yield
         finally:
             _unlock(file)
+
+
+def _lock_file(path: Path) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return (path.parent / f".{path.name}.lock").open("a+b")
+    except OSError as error:
+        code = DISK_FULL if error.errno == errno.ENOSPC else E_ACCESSDENIED
+        text = f"the folder of the cache cannot be written: {error.strerror}; {MOVE}"
+        raise WinMLError(code, str(cache_folder()), text) from error
 
 
 if sys.platform == "win32":

@@ -9,6 +9,8 @@ import hashlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -173,7 +175,7 @@ def entries() -> tuple[CatalogEntry, ...]:
 
     WinMLError 0x8007000D for a user's file that cannot be read as a catalog.
     """
-    found = {entry.name: entry for entry in _read(Path(__file__).with_name("catalog.toml"))}
+    found = {entry.name: entry for entry in _read(resources.files(__package__) / "catalog.toml")}
     own = cache_folder() / "catalog.toml"
     if own.is_file():
         found |= {entry.name: entry for entry in _read(own)}
@@ -186,7 +188,7 @@ def find(name: str) -> CatalogEntry | None:
     return next((entry for entry in entries() if entry.name.casefold() == folded), None)
 
 
-def _read(path: Path) -> list[CatalogEntry]:
+def _read(path: Path | Traversable) -> list[CatalogEntry]:
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8")).get("model", [])
         return [_entry(table) for table in tables]

@@ -72,7 +72,7 @@ def image_places(request: ChatCompletionRequest) -> list[tuple[int, int]]:
     ]
 
 
-def check_request(request: ChatCompletionRequest, takes_images: bool = False) -> None:
+def check_request(request: ChatCompletionRequest, takes_images: bool) -> None:
     """Raise for a request that contradicts itself (0x80070057) or asks for what this version lacks (0x80070032)."""
     if not request.messages:
         invalid("a conversation needs at least one message")

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import errno
 import glob
-import hashlib
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,15 +14,15 @@ from pathlib import Path
 
 from winml_lite import WinMLError
 
+from .cache import MOVE
 from .cache import cache_folder as cache_folder
 from .cache import locked as locked
 from .catalog import CatalogEntry, CatalogFile, PackageSource
 from .codes import DISK_FULL
 from .convert import CONVERTER_VERSION
-from .file_sources import MOVE, FileSources, Progress, downloads_folder
+from .file_sources import FileSources, Progress, downloads_folder
 
 _NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
-_VARIANT = "gqa-q8"
 
 
 def model_path(entry: CatalogEntry) -> Path:
@@ -44,17 +42,9 @@ def _missing(entry: CatalogEntry) -> list[tuple[CatalogFile, Path]]:
     return [(file, place) for file, place in places if not place.is_file() or place.stat().st_size != file.byte_size]
 
 
-def converted_folder(source: CatalogEntry | str | os.PathLike[str], variant: str | None = None) -> Path:
-    """Return where the folder made from a catalog entry, or from a GGUF file, belongs; it may not exist.
-
-    `variant` says what is made, for example "gqa-q8"; None takes that of the entry.
-    """
-    if isinstance(source, CatalogEntry):
-        return _converted() / f"{source.name}-{source.digest[:8]}-{variant or source.variant}"
-    path = Path(source).absolute()
-    state = path.stat()
-    identity = f"{path}\0{state.st_size}\0{state.st_mtime_ns}".encode("utf-8", "surrogateescape")
-    return _converted() / f"{path.stem}-{hashlib.sha256(identity).hexdigest()[:8]}-{variant or _VARIANT}"
+def converted_folder(entry: CatalogEntry) -> Path:
+    """Return where the folder that is made from the files of `entry` belongs; it may not exist."""
+    return _converted() / f"{entry.name}-{entry.digest[:8]}-{entry.variant}"
 
 
 def _converted() -> Path:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from winml_lite import WinMLError
 
 from .cancellation import CancellationLatch, CancellationSource
-from .checks import index_value
+from .checks import text_or_token_ids
 from .closing import AsyncClosing
 from .codes import INSUFFICIENT_BUFFER
 from .tokenizer import Tokenizer
@@ -193,7 +193,7 @@ class EmbeddingModel(AsyncClosing):
             raise TypeError(f"texts must be a str or a list of texts, not {type(texts).__name__}")
         if pooling is not None and pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, or None, not {pooling!r}")
-        return [_text(item) for item in ([texts] if isinstance(texts, str) else texts)]
+        return [text_or_token_ids(item, "texts") for item in ([texts] if isinstance(texts, str) else texts)]
 
     def _encode(self, ids: list[list[int]], pooling: Pooling | None, latch: CancellationLatch) -> list[Rows]:
         """Run the model on token ids, when it is the turn of the call."""
@@ -256,15 +256,6 @@ class EmbeddingModel(AsyncClosing):
         if self._encoder is None:
             raise RuntimeError("EmbeddingModel is closed")
         return self._encoder
-
-
-def _text(text: object) -> str | list[int]:
-    """Check a text, or token ids."""
-    if isinstance(text, str):
-        return text
-    if isinstance(text, bytes | bytearray | memoryview) or not isinstance(text, Iterable):
-        raise TypeError(f"texts must be str or token ids, not {type(text).__name__}")
-    return [index_value(token_id, "token id") for token_id in text]
 
 
 def _normalized(rows: Rows) -> Rows:

@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeAlias
 
 from winml_lite import WinMLError
 
-from .cache import cache_folder
+from .cache import MOVE, cache_folder
 from .catalog import CatalogEntry, CatalogFile, FileSource, HubSource, PackagePart, PackageSource, Source, UrlSource
 from .codes import DISK_FULL, FILE_CORRUPT, FILE_NOT_FOUND
 
@@ -29,7 +29,6 @@ Progress: TypeAlias = Callable[[int, int], None]
 """Called with the bytes that are there and the bytes in all."""
 Opener: TypeAlias = Callable[[], IO[Any]]
 
-MOVE = "WINML_LITE_HOME names another place for models"
 _BLOCK_BYTES = 1 << 20
 
 

@@ -36,7 +36,6 @@ class GgufEncoder:
         self._runtime = runtime
         self._path = path
         self._add_stage = add_stage
-        self._context_length = context_length
         with GgufFile(path) as file:
             trained = file.metadata.get(f"{file.architecture}.context_length")
             self.pooling: TextPooling = _BY_NUMBER.get(file.metadata.get(f"{file.architecture}.pooling_type"), "mean")

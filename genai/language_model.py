@@ -15,6 +15,7 @@ from winml_lite import ExecutionTargetKind, NotSupportedError
 from .call_fields import CallFields, answer_form_of, call_cancellation, call_options, call_timeout, checked_prompt
 from .cancellation import CancellationLatch, CancellationSource
 from .codes import E_NOINTERFACE, NOT_SUPPORTED
+from .embedding_calls import EmbeddingCalls
 from .model_calls import ModelCalls
 from .prompt import MakePrompt, Prompt
 from .results import TextGenerationResult
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .vocabulary import TokenizerCore
 
 
-class LanguageModel(ModelCalls):
+class LanguageModel(ModelCalls, EmbeddingCalls):
     """A loaded model. Make it with `genai.load`; close it, or use it in `with`, to give its memory back.
 
     `name` is what it was loaded as, `engine` `"llama.cpp"` or `"ONNX Runtime"`, `file` the model file, `context_length`
@@ -59,6 +60,7 @@ class LanguageModel(ModelCalls):
         self._turnstile = Turnstile()
         self._make_embedder = make_embedder
         self._embedder: EmbeddingModel | None = None
+        self._embedder_turnstile = Turnstile()
         self._rows: MediaRows | None = None
 
     def _see(self, rows: MediaRows) -> None:

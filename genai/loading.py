@@ -48,6 +48,7 @@ from .model_source import (
     build_options,
     check_engine,
     chosen_engine,
+    of_another_model,
     projector_path,
     refuse_custom_operators,
     resolve,
@@ -127,7 +128,8 @@ def load(
         model, which should have no other use from then on.
     draft_tokens: most tokens drafted at a time, at most 16; default: as many as pay.
     offline: never download.
-    progress: called with ("download" or "convert", bytes done, bytes in all).
+    progress: called with ("download" or "convert", bytes done, bytes in all); what is done for the draft model has its
+        name behind that, as in "download smollm2".
 
     Raises WinMLError: 0x80070002 for a missing file or an unknown name, 0x80070570 for an unreadable file, 0x8007007E
     for a missing engine, 0x80070490 for a missing device or provider, 0x80070032 for a graph that is no decoder, or of
@@ -138,7 +140,8 @@ def load(
     engine = chosen_engine(engine, place)
     built = build_options(context_length, threads, place, adapters, custom_operators)
     kind = None if isinstance(target, DeviceInfo) else target
-    load_draft = partial(load, threads=threads, target=kind, offline=offline, progress=progress)
+    told = of_another_model(progress, str(draft))
+    load_draft = partial(load, threads=threads, target=kind, offline=offline, progress=told)
     speculative = speculation_options(speculation, draft, draft_tokens, load_draft)
     options = LoadOptions(
         built.context_length,

@@ -46,7 +46,7 @@ class GenerationLoop:
         options: TextGenerationOptions,
         cancellation: CancellationSource,
         restore: list[int] | None,
-        constraint: ConstraintCore | None = None,
+        constraint: ConstraintCore | None,
     ) -> None:
         self._core, self._options = core, options
         self._latch = cancellation.latch

@@ -1,6 +1,7 @@
-"""What a loaded model does beside generating: saving its sequence, embeddings, scores, perplexity.
+"""What a loaded model does beside generating: saving its sequence, scores, perplexity.
 
-The work is in modules that are imported when it is asked for. Not here: generating (`language_model.py`).
+The work is in modules that are imported when it is asked for. Not here: generating (`language_model.py`), embeddings
+(`embedding_calls.py`).
 """
 
 from __future__ import annotations
@@ -8,35 +9,28 @@ from __future__ import annotations
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
-
-from winml_lite import NotSupportedError
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from .cancellation import CancellationLatch, CancellationSource
-from .checks import index_value
+from .checks import index_value, text_or_token_ids
 from .closing import AsyncClosing
-from .codes import NOT_SUPPORTED
 from .turn_calls import TurnCall
 from .turnstile import Turnstile
 
 if TYPE_CHECKING:
-    from .embedding import EmbeddingModel, Pooling, Rows, TextPooling, Texts
     from .perplexity import Definition, Perplexity, Progress
     from .scoring import ContinuationScore
     from .sequence import SequenceCore
 
 Result = TypeVar("Result")
+SequenceWork: TypeAlias = "Callable[[SequenceCore, CancellationLatch], Result]"
+"""What a call does in its turn with what runs the model."""
 
 
 class ModelCalls(AsyncClosing):
-    """The calls of a `LanguageModel` that return something else than text. They take their turn like generations."""
+    """The calls of a `LanguageModel` that return neither text nor vectors. They take their turn like generations."""
 
-    name: str
-    file: str
     _turnstile: Turnstile
-    _make_embedder: Callable[[], EmbeddingModel] | None
-    _embedder: EmbeddingModel | None
-    _closes: list[Callable[[], object]]
 
     @abstractmethod
     def _open(self) -> SequenceCore:
@@ -76,15 +70,18 @@ class ModelCalls(AsyncClosing):
         read it, so a word usually begins with its space: `score("The sky is", [" blue", " green"])`. The prompt is
         evaluated once. 0x8007007A for what does not fit the context, 0x800704C7 after a cancel.
         """
-        from .scoring import score_continuations
+        return self._take_turn(_scoring(prompt, continuations), timeout, cancellation)
 
-        given = _text(prompt, "prompt")
-        if isinstance(continuations, str | bytes):
-            raise TypeError(f"continuations must be a list of texts, not one: [{continuations!r}]")
-        ends = [_text(continuation, "a continuation") for continuation in continuations]
-        if not all(ends):
-            raise ValueError("a continuation must not be empty")
-        return self._take_turn(lambda core, latch: score_continuations(core, given, ends, latch), timeout, cancellation)
+    async def ascore(
+        self,
+        prompt: str | Iterable[int],
+        continuations: Iterable[str | Iterable[int]],
+        *,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> list[ContinuationScore]:
+        """Do as `score` for asyncio: the event loop goes on meanwhile, and cancelling the task stops the model."""
+        return await self._await_turn(_scoring(prompt, continuations), timeout, cancellation)
 
     def perplexity(
         self,
@@ -104,74 +101,85 @@ class ModelCalls(AsyncClosing):
         by, and takes longer. With `definition="llama.cpp"` the result is that of llama.cpp's perplexity tool.
         `progress` is called with the windows done and of all.
         """
-        from .perplexity import perplexity_of, windows_of
-
-        given = _text(text, "text")
-        window, stride = (None if n is None else index_value(n, "window or stride") for n in (window, stride))
-
-        def work(core: SequenceCore, latch: CancellationLatch) -> Perplexity:
-            windows = windows_of(window, stride, definition, core.capacity)
-            tokens = core.tokenizer.encode(given) if isinstance(given, str) else given
-            return perplexity_of(core, tokens, windows, latch, progress)
-
+        work = _measuring(text, (window, stride), definition, progress)
         return self._take_turn(work, timeout, cancellation)
 
-    @overload
-    def embed(
-        self, texts: Texts, *, pooling: TextPooling | None = None, normalize: bool = True, truncate: bool = False
-    ) -> Rows: ...
+    async def aperplexity(
+        self,
+        text: str | Iterable[int],
+        *,
+        window: int | None = None,
+        stride: int | None = None,
+        definition: Definition = "sliding",
+        progress: Progress | None = None,
+        cancellation: CancellationSource | None = None,
+        timeout: float | None = None,
+    ) -> Perplexity:
+        """Do as `perplexity` for asyncio: the event loop goes on meanwhile, and cancelling the task stops the model.
 
-    @overload
-    def embed(
-        self, texts: Texts, *, pooling: Literal["none"], normalize: bool = True, truncate: bool = False
-    ) -> Rows | list[Rows]: ...
-
-    def embed(
-        self, texts: Texts, *, pooling: Pooling | None = None, normalize: bool = True, truncate: bool = False
-    ) -> Rows | list[Rows]:
-        """Return embeddings of texts, float32 (texts, dimension); (dimension,) for a single `str`.
-
-        What a generative model makes of a text is a rough embedding; `genai.load_embedding` loads models that were
-        trained for it, and tells the arguments. The first call makes a second context beside that of generation; the
-        weights are shared. NotSupportedError 0x80070032 for an ONNX decoder, whose graph gives logits only.
+        `progress` is called in the thread that computes.
         """
-        embedder = self._embedding_model()
-        if pooling == "none":
-            return embedder.embed(texts, pooling="none", normalize=normalize, truncate=truncate)
-        return embedder.embed(texts, pooling=pooling, normalize=normalize, truncate=truncate)
-
-    def _embedding_model(self) -> EmbeddingModel:
-        self._open()
-        embedder = self._embedder
-        if embedder is None:
-            if self._make_embedder is None:
-                text = f"{self.file} gives logits only; genai.load_embedding loads models that embed texts"
-                raise NotSupportedError(NOT_SUPPORTED, "embed", text)
-            embedder = self._embedder = self._make_embedder()
-            self._closes.append(embedder.close)
-        return embedder
+        work = _measuring(text, (window, stride), definition, progress)
+        return await self._await_turn(work, timeout, cancellation)
 
     def _take_turn(
         self,
-        work: Callable[[SequenceCore, CancellationLatch], Result],
+        work: SequenceWork[Result],
         timeout: float | None,
         cancellation: CancellationSource | None = None,
     ) -> Result:
         """Return `work(core, latch)`, done when it is this call's turn; `close` in another thread sets the latch."""
+        call: TurnCall[Result] = TurnCall(self._turnstile, self._open, timeout, cancellation)
+        return call.run(self._begun(work))
+
+    async def _await_turn(
+        self, work: SequenceWork[Result], timeout: float | None, cancellation: CancellationSource | None
+    ) -> Result:
+        """Do as `_take_turn` for asyncio."""
+        call: TurnCall[Result] = TurnCall(self._turnstile, self._open, timeout, cancellation)
+        return await call.run_async(self._begun(work))
+
+    def _begun(self, work: SequenceWork[Result]) -> Callable[[CancellationLatch], Result]:
+        """Return what a turn does for the work."""
 
         def begun(latch: CancellationLatch) -> Result:
             core = self._open()
             core.recover()
             return work(core, latch)
 
-        call: TurnCall[Result] = TurnCall(self._turnstile, self._open, timeout, cancellation)
-        return call.run(begun)
+        return begun
 
 
-def _text(value: Any, what: str) -> str | list[int]:
-    """Check a text, or token ids."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, bytes | bytearray | memoryview) or not isinstance(value, Iterable):
-        raise TypeError(f"{what} must be str or token ids, not {type(value).__name__}")
-    return [index_value(token_id, "token id") for token_id in value]
+def _scoring(
+    prompt: str | Iterable[int], continuations: Iterable[str | Iterable[int]]
+) -> SequenceWork[list[ContinuationScore]]:
+    """Check what is to be scored; return the work."""
+    from .scoring import score_continuations
+
+    given = text_or_token_ids(prompt, "prompt")
+    if isinstance(continuations, str | bytes):
+        raise TypeError(f"continuations must be a list of texts, not one: [{continuations!r}]")
+    ends = [text_or_token_ids(continuation, "a continuation") for continuation in continuations]
+    if not all(ends):
+        raise ValueError("a continuation must not be empty")
+    return lambda core, latch: score_continuations(core, given, ends, latch)
+
+
+def _measuring(
+    text: str | Iterable[int],
+    sizes: tuple[int | None, int | None],
+    definition: Definition,
+    progress: Progress | None,
+) -> SequenceWork[Perplexity]:
+    """Check what is to be measured, with which window and stride; return the work."""
+    from .perplexity import perplexity_of, windows_of
+
+    given = text_or_token_ids(text, "text")
+    window, stride = (None if size is None else index_value(size, "window or stride") for size in sizes)
+
+    def work(core: SequenceCore, latch: CancellationLatch) -> Perplexity:
+        windows = windows_of(window, stride, definition, core.capacity)
+        tokens = core.tokenizer.encode(given) if isinstance(given, str) else given
+        return perplexity_of(core, tokens, windows, latch, progress)
+
+    return work

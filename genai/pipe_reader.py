@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
-_LONGEST_READ = 1.0
+_LONGEST_READ = 10.0
 """Seconds to wait for a reader at exit; only where somebody else takes what came does it need more."""
 
 

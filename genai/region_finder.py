@@ -7,7 +7,8 @@ where the probabilities come from (`voice_activity.py`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from numbers import Real
 
 SAMPLE_RATE = 16000
 STEP = 512
@@ -52,6 +53,10 @@ class SpeechRegionOptions:
     """A longer region is split at its longest pause, or where it becomes too long when it has none; at least 1."""
 
     def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, Real)):
+                raise TypeError(f"{field.name} must be a number, not {type(value).__name__}")
         release = self.threshold if self.release_threshold is None else self.release_threshold
         if not 0 < release <= self.threshold <= 1:
             raise ValueError("thresholds must be above 0 and at most 1, the release_threshold not above the threshold")

@@ -7,6 +7,7 @@ custom operators is loaded for a caller who names it, and for no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -44,6 +45,10 @@ _REFUSED = {
         "it writes a compiled model; ModelCompiler.compile_to_file does that",
     ),
 }
+
+_NAMES_A_FILE = re.compile(r"(?:^|[._])(?:file|file_?name|file_?path|path|folder|dir|directory|root)$", re.IGNORECASE)
+"""Keys whose values the engine, or a provider, opens as files: to read, to write, or to run."""
+_ELSEWHERE = re.compile(r"[/\\:]")
 
 _SHORT_NAMES = {
     "cpu": "CPUExecutionProvider",
@@ -131,6 +136,7 @@ def session_settings(options: BuildOptions, config: Path, *sections: object) -> 
     settings = SessionSettings(options.placement, options.threads, (), options.custom_operators)
     entries: dict[str, str] = {}
     for key, value in merged.items():
+        _check_name(config, key)
         if key in _PASSED_OVER or key == "provider_options":
             continue
         if key == "intra_op_num_threads":
@@ -139,6 +145,8 @@ def session_settings(options: BuildOptions, config: Path, *sections: object) -> 
             _check_operators(config, value, settings)
         elif key in _REFUSED:
             _refuse(config, f"{key}: {_REFUSED[key]}")
+        elif _NAMES_A_FILE.search(key):
+            _refuse(config, f"{key}: no file of a model chooses others that are read or written; remove it")
         elif key in _ENTRIES or "." in key:
             entries[_ENTRIES.get(key, key)] = _text(config, key, value)
         else:
@@ -173,9 +181,19 @@ def _check_operators(config: Path, library: object, settings: SessionSettings) -
 def _text(config: Path, key: str, value: object) -> str:
     if isinstance(value, bool):
         return str(int(value))
-    if not isinstance(value, str):
+    if not isinstance(value, str) or not _is_engine_text(value):
         _break(config, f"{key} must be a text, not {value!r}")
     return value
+
+
+def _is_engine_text(text: str) -> bool:
+    """Whether C code gets it whole, as UTF-8 that ends with a NUL."""
+    return "\0" not in text and text.encode(errors="replace").decode() == text
+
+
+def _check_name(config: Path, name: str) -> None:
+    if not name or not _is_engine_text(name):
+        _break(config, f"{name!r} is no name of a provider or an option")
 
 
 def _placed(config: Path, settings: SessionSettings, listed: object) -> SessionSettings:
@@ -188,6 +206,7 @@ def _placed(config: Path, settings: SessionSettings, listed: object) -> SessionS
     if len(others) > 1:
         _refuse(config, f"provider_options: {' and '.join(others)} at once; choose one by provider=NAME (--provider)")
     name = others[0] if others else next(iter(providers))
+    _check_name(config, name)
     options, kind = _provider_options(config, name, providers[name])
     if not others and options:
         _refuse(config, f"provider_options: the provider {name!r} has no options; remove {', '.join(dict(options))}")
@@ -222,8 +241,18 @@ def _provider_options(
     kind = chosen.get(_KIND_KEY)
     if kind is not None and str(kind).upper() not in ExecutionTargetKind.__members__:
         _refuse(config, f"provider_options.{name}: {_KIND_KEY} {kind!r} is none of cpu, gpu, npu")
-    pairs = tuple((key, _text(config, f"provider_options.{name}.{key}", value)) for key, value in values.items())
+    pairs = tuple((key, _option(config, name, key, value)) for key, value in values.items())
     return pairs, None if kind is None else ExecutionTargetKind[str(kind).upper()]
+
+
+def _option(config: Path, provider: str, key: str, value: object) -> str:
+    """Return the value of a provider's option: a file of the model may name one of the provider's files, not others."""
+    _check_name(config, key)
+    text = _text(config, f"provider_options.{provider}.{key}", value)
+    if _NAMES_A_FILE.search(key) and _ELSEWHERE.search(text):
+        place = f"provider_options.{provider}.{key} {text!r}"
+        _refuse(config, f"{place}: no file of a model chooses a path; give the options of the provider yourself")
+    return text
 
 
 def _short(provider: str) -> str:

@@ -13,7 +13,7 @@ from winml_lite import WinMLError
 from .call_fields import call_cancellation, call_timeout
 from .cancellation import CancellationLatch
 from .closing import AsyncClosing
-from .model_source import ENGINE_NAMES, Progress
+from .model_source import ENGINE_NAMES, Progress, of_another_model
 from .option_values import flag
 from .speech_sources import SpeechSource, announced_duration, sound_blocks
 from .text_stream import Operation
@@ -45,7 +45,7 @@ class SpeechModel(AsyncClosing):
         file: str,
         decoder: WhisperDecoder,
         tokenizer: Tokenizer,
-        download: tuple[bool, Progress | None] = (False, None),
+        download: tuple[bool, Progress | None],
     ) -> None:
         """`download`: whether to do without, and whom to tell of it, when voice activity is to be loaded."""
         self.name = name
@@ -179,7 +179,8 @@ class SpeechModel(AsyncClosing):
         if self._activity is None:
             offline, progress = self._download
             try:
-                self._activity = VoiceActivity(_VOICE_ACTIVITY, offline=offline, progress=progress)
+                told = of_another_model(progress, _VOICE_ACTIVITY)
+                self._activity = VoiceActivity(_VOICE_ACTIVITY, offline=offline, progress=told)
             except WinMLError as error:
                 if is_needed:
                     raise

@@ -36,7 +36,8 @@ def load_speech(
 
     `source` is a name of the catalog, or a folder that `winml-lite convert` has made of a CTranslate2 Whisper model.
 
-    threads, target, provider, provider_options, offline, progress: as for `genai.load`.
+    threads, target, provider, provider_options, offline, progress: as for `genai.load`. The first use of voice activity
+        may fetch its model, too, and then tells "download silero-vad".
 
     Raises WinMLError: 0x80070002 for a missing folder or file, 0x80070570 for an unreadable one, 0x80070032 for a
     Whisper model in another layout, 0x80070057 for a model of another kind, 0x8007000D for files that contradict each

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from winml_lite import NotSupportedError, Runtime, Tensor
 
 from .affinity import ThreadAffinity
@@ -14,7 +12,7 @@ from .codes import E_NOINTERFACE
 from .operation_stream import run_to_end
 from .speech_configuration import AutomaticSpeechRecognitionConfiguration
 from .speech_core import SpeechCore
-from .speech_inputs import Samples, checked_features, valid_samples
+from .speech_inputs import checked_features, valid_samples
 from .speech_live import AutomaticSpeechRecognitionLiveTranscription
 from .speech_results import (
     AutomaticSpeechRecognitionResult,
@@ -22,7 +20,6 @@ from .speech_results import (
     AutomaticSpeechRecognitionWaveformMetadata,
 )
 from .speech_stream import AutomaticSpeechRecognitionStream
-from .whisper_decoding import WhisperDecoder
 
 Metadata = AutomaticSpeechRecognitionWaveformMetadata
 
@@ -109,7 +106,9 @@ class AutomaticSpeechRecognitionSession(Closing):
         source = _cancellation(cancellation)
         core.check_startable()
         samples = valid_samples(core.runtime, waveform, metadata)
-        return AutomaticSpeechRecognitionStream.opened(lambda: core.start(partial(_hear, samples), source))
+        return AutomaticSpeechRecognitionStream.opened(
+            lambda: core.start(lambda decoder: decoder.encode_samples(samples), source)
+        )
 
     stream = transcribe_waveform
 
@@ -131,8 +130,9 @@ class AutomaticSpeechRecognitionSession(Closing):
         source = _cancellation(cancellation)
         core.check_startable()
         numbers = checked_features(core.runtime, features, core.decoder.mel_count)
-        hear = partial(_encode, numbers)
-        return AutomaticSpeechRecognitionStream.opened(lambda: core.start(hear, source))
+        return AutomaticSpeechRecognitionStream.opened(
+            lambda: core.start(lambda decoder: decoder.encode(numbers), source)
+        )
 
     def begin_live_input(
         self, metadata: Metadata, maximum_pending_chunks: int, *, cancellation: CancellationSource | None = None
@@ -153,14 +153,6 @@ class AutomaticSpeechRecognitionSession(Closing):
         """End the session. 0x8007139F while a stream is open; again is fine."""
         self._check_thread()
         self._core.close()
-
-
-def _hear(samples: Samples, decoder: WhisperDecoder) -> None:
-    decoder.encode_samples(samples)
-
-
-def _encode(features: Samples, decoder: WhisperDecoder) -> None:
-    decoder.encode(features)
 
 
 def _cancellation(source: CancellationSource | None) -> CancellationSource:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 
 from jinja2 import Template, TemplateSyntaxError, nodes
 from jinja2.meta import find_undeclared_variables
@@ -62,8 +62,8 @@ class ChatTemplate:
         except Exception as error:  # Python's compiler has limits of its own, such as the depth of blocks
             raise WinMLError(INVALID_DATA, name, f"the template cannot be compiled: {error}") from error
 
-    def render(self, variables: Mapping[str, Any], now: Callable[[], datetime], context: str = "") -> str:
-        """Render with `variables`; `now` is the clock of `strftime_now`, `context` is said in the error.
+    def render(self, variables: Mapping[str, Any], now: Callable[[], datetime]) -> str:
+        """Render with `variables`; `now` is the clock of `strftime_now`.
 
         WinMLError 0x8007000D with the template's own text when it raises, or with the limit when it exceeds one. A
         WinMLError from inside a variable passes.
@@ -75,7 +75,7 @@ class ChatTemplate:
         except WinMLError:
             raise
         except Exception as error:  # whatever a template does wrong: Python's errors pass through Jinja unchanged
-            self._fail(error, context)
+            raise WinMLError(INVALID_DATA, self.name, str(error) or type(error).__name__) from error
 
     @functools.cached_property
     def variables(self) -> frozenset[str]:
@@ -90,10 +90,6 @@ class ChatTemplate:
         return frozenset(
             attributes | {node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)}
         )
-
-    def _fail(self, error: Exception, context: str) -> NoReturn:
-        reason = str(error) or type(error).__name__
-        raise WinMLError(INVALID_DATA, context or self.name, reason) from error
 
 
 def _compile(source: str) -> Template:

@@ -53,13 +53,15 @@ class MarkSearch:
 class TextSource:
     """The text that was given and not yet read."""
 
-    __slots__ = ("_dropped", "_position", "_text", "is_ended", "mark_end")
+    __slots__ = ("_dropped", "_kept", "_kept_from", "_position", "_text", "is_ended", "mark_end")
 
     def __init__(self, whole: str | None = None) -> None:
         """`whole` is a text that is all there; without it the source is empty and open."""
         self._text = whole or ""
         self._position = 0
         self._dropped = 0
+        self._kept: list[str] | None = None
+        self._kept_from = 0
         self.is_ended = whole is not None
         self.mark_end = 0
         """How many characters there are up to the end of the last mark that was read."""
@@ -71,9 +73,21 @@ class TextSource:
 
     def append(self, text: str) -> None:
         """Add text; what is still unread is shorter than a mark."""
+        if self._kept is not None:
+            self._kept.append(self._text[self._kept_from : self._position])
+            self._kept_from = 0
         self._text = self._text[self._position :] + text
         self._dropped += self._position
         self._position = 0
+
+    def keep(self) -> None:
+        """Keep what is read from here on, for `kept`."""
+        self._kept, self._kept_from = [], self._position
+
+    def kept(self) -> str:
+        """Return what was read since `keep`, and keep no more."""
+        pieces, self._kept = self._kept or [], None
+        return "".join([*pieces, self._text[self._kept_from : self._position]])
 
     def peek(self) -> Reading[str]:
         """Return the next character without reading it; `""` at the end of the text."""

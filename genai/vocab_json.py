@@ -127,7 +127,10 @@ class JsonVocabulary:
 
     def find(self, token: str) -> int | None:
         """Return the id of a token as the vocabulary spells it."""
-        token_id: int | None = self._tokenizer.token_to_id(token)
+        try:
+            token_id: int | None = self._tokenizer.token_to_id(token)
+        except UnicodeEncodeError:  # half of a pair of surrogates, which no vocabulary has
+            return None
         return token_id
 
     @functools.cached_property

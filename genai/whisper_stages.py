@@ -61,7 +61,7 @@ class WhisperStages:
     than ONNX Runtime.
     """
 
-    def __init__(self, parts: WhisperParts, filler: int = 0) -> None:
+    def __init__(self, parts: WhisperParts, filler: int) -> None:
         self._parts = parts
         tensors = TensorMaker(parts.runtime, parts.target)
         encoder, decoder = _Ports(parts.encoder), _Ports(parts.decoder)

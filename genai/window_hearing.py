@@ -45,7 +45,7 @@ class Hearing:
         tokenizer: Tokenizer,
         options: TranscriptionOptions,
         latch: CancellationLatch,
-        is_spoken: Callable[[], bool] = lambda: False,
+        is_spoken: Callable[[], bool],
     ) -> None:
         self._decoder = decoder
         self._tokenizer = tokenizer

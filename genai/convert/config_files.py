@@ -26,7 +26,7 @@ def write_tokenizer(folder: Path, source: ModelSource, vocabulary: Vocabulary, c
     A single template is written to `chat_template.jinja` and to the settings, as readers differ in where they look;
     several named ones only fit the settings.
     """
-    _write_json(folder / "tokenizer.json", tokenizer_json(vocabulary, source), indent=None)
+    write_json(folder / "tokenizer.json", tokenizer_json(vocabulary, source), indent=None)
     settings: dict[str, Any] = {
         "tokenizer_class": _tokenizer_class(vocabulary),
         "bos_token": vocabulary.text(vocabulary.bos),
@@ -44,7 +44,7 @@ def write_tokenizer(folder: Path, source: ModelSource, vocabulary: Vocabulary, c
         (folder / "chat_template.jinja").write_text(templates["default"], encoding="utf-8", newline="\n")
     elif templates:
         settings["chat_template"] = [{"name": name, "template": text} for name, text in templates.items()]
-    _write_json(folder / "tokenizer_config.json", settings, indent=2)
+    write_json(folder / "tokenizer_config.json", settings, indent=2)
 
 
 def write_model_config(
@@ -78,8 +78,8 @@ def write_model_config(
         "top_k": 50,
         "top_p": 1.0,
     }
-    _write_json(folder / "genai_config.json", {"model": model, "search": search}, indent=4)
-    _write_json(folder / "generation_config.json", generation, indent=2)
+    write_json(folder / "genai_config.json", {"model": model, "search": search}, indent=4)
+    write_json(folder / "generation_config.json", generation, indent=2)
 
 
 def _decoder(architecture: DecoderArchitecture, takes_positions: bool) -> dict[str, Any]:
@@ -113,7 +113,8 @@ def _tokenizer_class(vocabulary: Vocabulary) -> str:
     )
 
 
-def _write_json(path: Path, content: Any, indent: int | None) -> None:
+def write_json(path: Path, content: Any, indent: int | None) -> None:
+    """Write a value as a UTF-8 file of JSON, with the same line ends on every system."""
     with path.open("w", encoding="utf-8", newline="\n") as stream:
         stream.write(json.dumps(content, ensure_ascii=False, indent=indent))
         stream.write("\n")

@@ -7,7 +7,6 @@ Names of tensors are those of the port that the weights come from. Not here: rea
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from winml_lite import WinMLError
 from ..checks import index_value
 from ..class_labels import LabelSource, read_labels
 from ..codes import INVALID_DATA, NOT_SUPPORTED
-from .config_files import MODEL_FILE
+from .config_files import MODEL_FILE, write_json
 from .graph import GraphBuilder
 from .new_folder import new_folder
 from .torch_file import Array, read_torch_file
@@ -86,8 +85,8 @@ def convert_efficientnet(
         _build(graph, tensors, side, classes)
         tensors.check_all_used()
         graph.save(partial / MODEL_FILE, _OPSET, "efficientnet-lite")
-        _write_json(partial / "preprocessor_config.json", _preprocessing(side))
-        _write_json(partial / "config.json", _config(names, side))
+        write_json(partial / "preprocessor_config.json", _preprocessing(side), indent=2)
+        write_json(partial / "config.json", _config(names, side), indent=2)
         total = sum(file.stat().st_size for file in partial.iterdir())
     return ConvertedClassifier(Path(folder), Path(folder) / MODEL_FILE, classes, side, total)
 
@@ -255,7 +254,3 @@ def _preprocessing(side: int) -> dict[str, object]:
 def _config(names: tuple[str, ...] | None, side: int) -> dict[str, object]:
     labels = {} if names is None else {"id2label": {str(number): name for number, name in enumerate(names)}}
     return {"model_type": "efficientnet", "image_size": side, **labels}
-
-
-def _write_json(path: Path, content: dict[str, object]) -> None:
-    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")

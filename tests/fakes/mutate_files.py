@@ -10,6 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 Mutation = Callable[[random.Random, bytearray], None]
 
@@ -87,11 +88,17 @@ def mutants(original: bytes, count: int, seed: int) -> Iterator[bytes]:
 
 
 def limit_memory(gibibytes: int) -> None:
-    """Make giant allocations fail in this process, where the system can do that."""
+    """Make giant allocations fail in this process, where the system can do that.
+
+    What is mapped already does not count: NumPy alone maps memory for each processor.
+    """
     if sys.platform != "win32":
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (gibibytes << 30, gibibytes << 30))
+        sizes = Path("/proc/self/statm")
+        mapped = int(sizes.read_text().split()[0]) * resource.getpagesize() if sizes.exists() else 0
+        limit = mapped + (gibibytes << 30)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
 @contextmanager

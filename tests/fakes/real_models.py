@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from genai import catalog, download, named_models
+from genai.cache import cache_folder
 from genai.convert import convert_gguf
 from genai.convert.conversion import Operators, Weights
 from winml_lite import WinMLError
@@ -28,7 +33,25 @@ def _outside_the_walls() -> Iterator[None]:
             patch.delenv("WINML_LITE_HOME", raising=False)
         else:
             patch.setenv("WINML_LITE_HOME", _HOME)
+        if not _is_writable(cache_folder()):
+            patch.setenv("WINML_LITE_HOME", _temporary_home())
         yield
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
+
+
+@cache
+def _temporary_home() -> str:
+    """A cache for this run of the tests, where the user's own cannot be written."""
+    folder = tempfile.TemporaryDirectory(prefix="winml-lite-tests-")
+    atexit.register(folder.cleanup)
+    return folder.name
 
 
 def smollm2_gguf() -> Path:
@@ -60,8 +83,10 @@ def catalog_model(name: str) -> Path:
 def smollm2_onnx(operators: Operators, weights: Weights) -> Path:
     """Return SmolLM2 as an ONNX model folder."""
     gguf = smollm2_gguf()
+    entry = catalog.find("smollm2")
+    assert entry is not None
     with _outside_the_walls():
-        folder = download.converted_folder(gguf, f"test-{operators}-{weights}")
+        folder = download.converted_folder(replace(entry, variant=f"test-{operators}-{weights}"))
         with download.locked(folder):
             if not (folder / "genai_config.json").is_file():
                 convert_gguf(gguf, folder, operators=operators, weights=weights)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ class Strike:
 
     These are the entry of a function and the return of a native one. `places` counts them, and `where` is the one that
     was struck. Finalizers and callbacks of native code cannot let it through, nor can a generator that is being closed:
-    there it waits.
+    there it waits. No collection of garbage comes in between, whose finalizers would be further places.
     """
 
     def __init__(self, number: int) -> None:
@@ -30,11 +31,15 @@ class Strike:
         """Return `call()`, or raise the KeyboardInterrupt out of it."""
         if self.where:
             return call()
+        collects = gc.isenabled()
+        gc.disable()
         sys.setprofile(self._note)
         try:
             return call()
         finally:
             sys.setprofile(None)
+            if collects:
+                gc.enable()
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         if event not in ("call", "c_return") or not frame.f_code.co_filename.startswith(_FOLDERS):

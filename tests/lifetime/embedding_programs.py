@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import random
 import sys
+import threading
+import time
 from pathlib import Path
 
 from lifetime.held_memory import assert_keeps_nothing
 from lifetime.interrupts import until_interrupted
 
 import genai
-from winml_lite import WinMLError
+from winml_lite import Runtime, WinMLError
+from winml_lite.native.llama.embedding import EmbeddingContext
 
 
 def a_forked_child_is_told(path: str) -> None:
@@ -26,6 +29,30 @@ def a_forked_child_is_told(path: str) -> None:
         os._exit(1)
     assert os.waitpid(child, 0)[1] == 0
     assert model.embed("the cat").shape == (32,)
+
+
+def exit_in_the_midst_of_a_run(path: str) -> None:
+    """A daemon thread whose run is stopped by the end of the interpreter ends with it, and says nothing."""
+    runtime = Runtime()
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(path))
+    stage.llama_options().embeddings = True
+    pipeline = builder.build()
+    for index in (0, 1):
+        stage.bind_input(index, runtime.tensor_from_tokens([1]))
+    has_begun = threading.Event()
+
+    def stopped(context: EmbeddingContext, *_: object) -> int:
+        context._activity.running = threading.get_ident()
+        has_begun.set()
+        while not context._abort.is_set:
+            time.sleep(0.001)
+        context._activity.running = 0
+        return 2
+
+    EmbeddingContext._decode = stopped  # type: ignore[method-assign, assignment]
+    threading.Thread(target=pipeline.run, daemon=True).start()
+    has_begun.wait()
 
 
 def states_grow_no_memory(path: str) -> None:

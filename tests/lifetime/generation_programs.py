@@ -92,10 +92,10 @@ def closed_while_running(path: str) -> None:
     threads = [threading.Thread(target=work, args=(number,)) for number in range(3)]
     for thread in threads:
         thread.start()
-    begun.wait(30)
+    begun.wait(100)
     model.close()
     for thread in threads:
-        thread.join(30)
+        thread.join(100)
     assert endings.count("LanguageModel is closed") == 3
     assert set(endings) <= {"EOS_TOKEN", "CANCELED", "LanguageModel is closed"}
 
@@ -170,12 +170,12 @@ def fork_while_another_thread_streams(path: str) -> None:
         stream = model.stream(ASKED)
         next(stream)
         begun.set()
-        go_on.wait(60)
+        go_on.wait(100)
         assert stream.read().text == SENTENCE
 
     thread = threading.Thread(target=work)
     thread.start()
-    begun.wait(30)
+    begun.wait(100)
     pid = os.fork()
     if pid == 0:
         signal.alarm(100)

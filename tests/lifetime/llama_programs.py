@@ -51,7 +51,7 @@ def everything_goes_at_once_without_the_collector(path: str) -> None:
     gc.disable()
     stage = build(path)
     feed(stage, [1, 2, 3])
-    model = weakref.ref(stage._sequence._model)
+    model = weakref.ref(stage._sequence.model)
     context = weakref.ref(stage._sequence.context._resource)
     row = stage.output(0)
     values = row.array().tolist()

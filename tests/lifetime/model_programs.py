@@ -9,7 +9,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -44,9 +43,8 @@ def exit_while_daemon_threads_call(kind: str, path: str) -> None:
     model = LOADERS[kind](path, threads=1)
 
     def call_forever() -> None:
-        with suppress(genai.WinMLError):  # the end of the interpreter aborts a run of llama.cpp
-            while True:
-                CALLS[kind](model)
+        while True:
+            CALLS[kind](model)
 
     for _ in range(2):
         threading.Thread(target=call_forever, daemon=True).start()

@@ -27,6 +27,11 @@ def test_a_forked_child_is_told(files: ModelFiles) -> None:
 
 
 @pytest.mark.usefixtures("llama")
+def test_exit_in_the_midst_of_a_run(files: ModelFiles) -> None:
+    run_silently("exit_in_the_midst_of_a_run", encoder_gguf(files.folder))
+
+
+@pytest.mark.usefixtures("llama")
 def test_states_grow_no_memory(files: ModelFiles) -> None:
     run_silently("states_grow_no_memory", files.gguf)
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama")]
 MUTANTS = 60
 COUNTS = (0, 1, 2, 3, 5, 8, 16, 33, 64, 128, 1000, 65_535, 1 << 31, (1 << 32) - 1)
 NUMBERS = (0.0, -1.0, 1e30, float("inf"), float("nan"))
-SECONDS_PER_MUTANT = 30
+SECONDS_PER_MUTANT = 60
 GIBIBYTES = 4
 TEXTS = ([2, 4, 5, 3], [6], list(range(60)))
 

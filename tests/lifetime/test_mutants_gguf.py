@@ -16,7 +16,7 @@ from winml_lite.errors import WinMLError
 from winml_lite.files.gguf import GgufFile, read_gguf
 
 MUTANTS_PER_MODEL = 50
-SECONDS_PER_MUTANT = 10
+SECONDS_PER_MUTANT = 60
 TENSORS_TO_DECODE = 3
 
 

@@ -27,7 +27,7 @@ MUTANTS_PER_MODEL = 100
 COUNTS = (0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 32, 33, 63, 64, 128, 255, 303, 411, 513, 65_535, 1 << 31, (1 << 32) - 1)
 NUMBERS = (0.0, -1.0, 1e-30, 1e30, float("inf"), float("nan"))
 TEXTS = ("", "llama", "gpt2", "t5", "bert", "rwkv", "plamo2", "none", "no-such-thing", "\0", "long" * 5000)
-SECONDS_PER_MUTANT = 30
+SECONDS_PER_MUTANT = 60
 GIBIBYTES = 4
 TEXT = "héllo wörld <|im_end|> 12 🦙\n\t x".encode()
 

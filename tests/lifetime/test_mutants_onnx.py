@@ -26,7 +26,7 @@ from winml_lite.storage import allocate
 from winml_lite.values import FREE_DIMENSION, ExecutionTargetKind, TensorDataType
 
 MUTANTS_PER_MODEL = 50
-SECONDS_PER_MUTANT = 20
+SECONDS_PER_MUTANT = 60
 
 Model = tuple[Callable[[], onnx.ModelProto], tuple[tuple[int, int], ...]]
 MODELS: tuple[Model, ...] = (

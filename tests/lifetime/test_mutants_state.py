@@ -19,7 +19,7 @@ from winml_lite import Runtime, WinMLError
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("llama", "ort")]
 
 DAMAGED = 150
-SECONDS_PER_MUTANT = 30
+SECONDS_PER_MUTANT = 60
 
 
 def test_damaged_states(tmp_path: Path) -> None:

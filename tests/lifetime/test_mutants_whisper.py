@@ -23,7 +23,7 @@ from winml_lite import WinMLError
 SMALL = replace(SHAPE, mel_count=2, width=4, hidden=4, encoder_layers=1, decoder_layers=1, encoder_heads=1)
 MUTANTS = 250
 SETTINGS_MUTANTS = 60
-SECONDS_PER_MUTANT = 30
+SECONDS_PER_MUTANT = 60
 GIBIBYTES = 4
 COUNTS = (0, 1, 2, 3, 255, 1500, 65_535, 1 << 31, (1 << 32) - 1)
 

@@ -57,7 +57,7 @@ ENDINGS = {
     "everything dropped first": "del pipeline, fence, runtime, files",
     "closed first": "fence.close(); pipeline.close(); runtime.close()",
     "a daemon waits": "threading.Thread(target=fence.wait, daemon=True).start(); time.sleep(0.05)",
-    "a thread waits": "threading.Thread(target=fence.wait, args=(200,)).start(); threading.excepthook = lambda _: None",
+    "a thread waits": "threading.excepthook = lambda _: None; threading.Thread(target=fence.wait, args=(200,)).start()",
 }
 
 

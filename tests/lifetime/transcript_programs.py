@@ -80,7 +80,7 @@ def interrupts_anywhere_leave_a_usable_model(folder: str) -> None:
                 strike.during(lambda: model.transcribe(SOUND))
             except KeyboardInterrupt:
                 pass
-            assert model.transcribe(SOUND, timeout=5).text == SAYS, strike.where
+            assert model.transcribe(SOUND, timeout=100).text == SAYS, strike.where
             if not strike.where:
                 break
             number += 149

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from _thread import _count as count_threads
 from collections import Counter
 
 import pytest
@@ -147,12 +147,12 @@ def test_a_run_of_three_stages_enters_few_functions(
 def test_iterations_keep_no_memory(runtime: Runtime, files: ModelFiles, ort: None) -> None:
     _, pipeline = counting(runtime, files)
     iterations = pipeline.iteration_execution()
-    threads = threading.active_count()
+    threads = count_threads()
     iterations.submit_iterations(3000).wait()
     growth = traced_growth(
         lambda: iterations.submit_iterations(100).wait(),
         20,
-        lambda: until(lambda: threading.active_count() <= threads),
+        lambda: until(lambda: count_threads() <= threads),
     )
     assert growth < 4096
 
@@ -160,20 +160,16 @@ def test_iterations_keep_no_memory(runtime: Runtime, files: ModelFiles, ort: Non
 def test_submissions_keep_no_memory(runtime: Runtime, files: ModelFiles, ort: None) -> None:
     _, pipeline = counting(runtime, files)
     execution = pipeline.execution()
-    threads = threading.active_count()
+    threads = count_threads()
     for _ in range(300):
         execution.submit().wait()
-    growth = traced_growth(
-        lambda: execution.submit().wait(), 500, lambda: until(lambda: threading.active_count() <= threads)
-    )
+    growth = traced_growth(lambda: execution.submit().wait(), 500, lambda: until(lambda: count_threads() <= threads))
     assert growth < 4096  # 8 bytes each
 
 
 def test_submissions_leave_no_threads(runtime: Runtime, files: ModelFiles, ort: None) -> None:
     _, pipeline = counting(runtime, files)
-    before = set(threading.enumerate())
+    before = count_threads()
     for _ in range(50):
         pipeline.execution().submit().wait()
-    for thread in set(threading.enumerate()) - before:
-        thread.join(100)
-    assert set(threading.enumerate()) <= before
+    until(lambda: count_threads() <= before)

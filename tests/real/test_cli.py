@@ -371,7 +371,7 @@ class Terminal:
 
     def wait_for(self, text: str) -> None:
         """Read until `text` appears; what comes before it is forgotten."""
-        end = time.monotonic() + 60
+        end = time.monotonic() + 500
         while text not in self._seen:
             assert time.monotonic() < end, self._seen
             self._seen += os.read(self._own, 65536).decode(errors="replace")

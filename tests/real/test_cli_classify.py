@@ -48,7 +48,7 @@ def test_several_pictures_have_headings(folder: Path) -> None:
 
 
 def test_bars_on_a_terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cli.classify._looks_on", lambda: True)
+    monkeypatch.setattr("cli.terminal.is_terminal", lambda stream: True)
     lines = classify("red.png", "--top", "2").stdout.splitlines()
     assert lines == [f" 100.0%  {'█' * 24}  red", f"   0.0%  {' ' * 24}  gray"]
 

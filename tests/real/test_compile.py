@@ -23,7 +23,7 @@ from fakes.rig import failing
 from models import onnx_models
 from winml_lite import CompiledModelForm, Model, Runtime, TensorDataType, WinMLError, compiled_files, save_as_ort
 from winml_lite.native.ort import compile as ort_compile
-from winml_lite.native.ort.devices import provider_devices
+from winml_lite.native.ort.devices import provider_listing
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("ort")]
 
@@ -92,7 +92,7 @@ def test_a_provider_that_compiles_nothing(
     runtime: Runtime, files: ModelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str | None
 ) -> None:
     """The CPU provider is one, when it is asked as others are."""
-    (device,) = (each for each in provider_devices() if each.provider == "CPUExecutionProvider")
+    (device,) = (each for each in provider_listing().devices if each.provider == "CPUExecutionProvider")
     monkeypatch.setattr(ort_compile, "choose_device", lambda placement, listing: device)
     compiler = runtime.create_cpu_target().model_compiler()
     options = compiler.create_options()
@@ -213,7 +213,7 @@ def test_ctrl_c_while_files_are_written(
 
 
 STORM = """
-    import random, signal, sys
+    import random, signal, sys, time
     from winml_lite import Runtime
 
     class Sink:
@@ -231,16 +231,20 @@ STORM = """
     model = runtime.load_model(sys.argv[1])
     compiler = runtime.create_cpu_target().model_compiler()
     whole = Sink()
-    compiler.compile_to_sink(model, whole)
+    seconds = 1.0
+    for _ in range(5):
+        begun = time.perf_counter()
+        compiler.compile_to_sink(model, whole)
+        seconds = min(seconds, time.perf_counter() - begun)
     signal.signal(signal.SIGALRM, interrupt)
     signal.signal(signal.SIGINT, interrupt)
     chance = random.Random(0)
     struck = 0
-    for _ in range(150):
+    while struck < 80:
         sink = Sink()
         try:
             may_strike = True
-            signal.setitimer(signal.ITIMER_REAL, 0.0001 + 0.006 * chance.random())
+            signal.setitimer(signal.ITIMER_REAL, 0.0001 + seconds * chance.random())
             compiler.compile_to_sink(model, sink)
             may_strike = False
             assert vars(sink) == vars(whole), (vars(sink), vars(whole))
@@ -248,7 +252,6 @@ STORM = """
             may_strike = False
             struck += 1
     signal.setitimer(signal.ITIMER_REAL, 0)
-    print(struck > 5)
 """
 
 
@@ -256,7 +259,7 @@ STORM = """
 def test_ctrl_c_at_any_moment_of_a_sink(files: ModelFiles) -> None:
     command = [sys.executable, "-c", textwrap.dedent(STORM), files.onnx("twins")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500)
-    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
 
 
 LIMITED = """

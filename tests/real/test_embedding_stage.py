@@ -205,6 +205,16 @@ def test_an_encoder_does_not_generate(runtime: Runtime, encoder: str) -> None:
         builder.build()
 
 
+def test_an_embedding_stage_drafts_nothing(runtime: Runtime, encoder: str) -> None:
+    builder = runtime.create_pipeline_builder()
+    stage = builder.add_model_stage(runtime.load_model(encoder))
+    stage.llama_options().embeddings = True
+    stage.draft_token_limit_hint = 3
+    with failing(0x80070032) as caught:
+        builder.build()
+    assert "drafts" in str(caught.value)
+
+
 def test_pooling_has_four_names(runtime: Runtime, encoder: str) -> None:
     stage = runtime.create_pipeline_builder().add_model_stage(runtime.load_model(encoder))
     with pytest.raises(ValueError, match="mean, cls, last, none"):

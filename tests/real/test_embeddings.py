@@ -17,6 +17,7 @@ import genai
 from fakes.model_files import ModelFiles, require_engine
 from fakes.reference_encoder import hidden_states
 from fakes.rig import failing
+from genai import loading
 from genai.embedding import Pooling
 from models.onnx_models import add, save
 from models.recipes import adapter_gguf, encoder_gguf, encoder_onnx, random_onnx
@@ -197,6 +198,63 @@ def test_a_generative_model_embeds_beside_generating(files: ModelFiles) -> None:
 
 
 @pytest.mark.usefixtures("llama")
+def test_tasks_embed_with_a_generative_model(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+    make = loading._make_embedder
+
+    def counted(*parts: Any) -> genai.EmbeddingModel:
+        made.append(parts)
+        return make(*parts)
+
+    monkeypatch.setattr(loading, "_make_embedder", counted)
+
+    async def run() -> tuple[Any, ...]:
+        async with genai.load(files.gguf, threads=1) as model, model.astream("Once", max_new_tokens=6) as stream:
+            await anext(stream)  # embeddings do not wait for the end of a generation
+            return await asyncio.gather(
+                model.aembed("Once upon"), model.aembed("a time", pooling="none"), model.aembed(["a"], timeout=100)
+            )
+
+    one, tokens, several = asyncio.run(run())
+    assert len(made) == 1
+    with genai.load_embedding(files.gguf, threads=1) as other:
+        np.testing.assert_allclose(one, other.embed("Once upon"), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(tokens, other.embed("a time", pooling="none"), rtol=0, atol=1e-6)
+        np.testing.assert_allclose(several, other.embed(["a"]), rtol=0, atol=1e-6)
+
+
+@pytest.mark.usefixtures("llama")
+def test_embedding_with_a_generative_model_can_be_cancelled(files: ModelFiles) -> None:
+    source = genai.CancellationSource()
+    source.cancel()
+    with genai.load(files.gguf, threads=1) as model:
+        with failing(0x800704C7):
+            model.embed("Once", cancellation=source)
+        with failing(0x800704C7):
+            asyncio.run(model.aembed("Once", cancellation=source))
+        with pytest.raises(ValueError, match="timeout"):
+            model.embed("Once", timeout=-1)
+        assert model.embed("Once", timeout=100).shape == (64,)
+
+
+@pytest.mark.usefixtures("llama")
+def test_a_model_that_is_closed_while_its_embedder_is_made(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[genai.EmbeddingModel] = []
+    make = loading._make_embedder
+
+    def closing(*parts: Any) -> genai.EmbeddingModel:
+        generative.close()
+        made.append(make(*parts))
+        return made[0]
+
+    monkeypatch.setattr(loading, "_make_embedder", closing)
+    with genai.load(files.gguf, threads=1) as generative:
+        with pytest.raises(RuntimeError, match="LanguageModel is closed"):
+            asyncio.run(generative.aembed("Once"))
+    assert "closed" in repr(made[0])
+
+
+@pytest.mark.usefixtures("llama")
 @pytest.mark.parametrize("context_length", [1, 33, 100])
 def test_any_context_length_will_do(files: ModelFiles, context_length: int) -> None:
     with genai.load(files.gguf, context_length=context_length, threads=1) as model:
@@ -232,8 +290,11 @@ def test_the_folder_says_how_to_pool(files: ModelFiles, pooling: str) -> None:
 
 @pytest.mark.usefixtures("ort")
 def test_a_decoder_graph_has_no_embeddings(files: ModelFiles) -> None:
-    with genai.load(random_onnx(files.folder), threads=1) as model, failing(0x80070032, genai.NotSupportedError):
-        model.embed("Once")
+    with genai.load(random_onnx(files.folder), threads=1) as model:
+        with failing(0x80070032, genai.NotSupportedError):
+            model.embed("Once")
+        with failing(0x80070032, genai.NotSupportedError):
+            asyncio.run(model.aembed("Once"))
 
 
 def test_the_graph_may_lie_in_a_folder_of_its_own(folder: Path) -> None:

@@ -340,13 +340,13 @@ def test_s_lif_06_two_stages_of_one_model_on_two_threads(files: ModelFiles) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(100)
     assert results == [True] * 20
 
 
 def test_stages_of_one_file_share_the_model(files: ModelFiles) -> None:
     first, second = build(files.gguf), build(files.gguf, hint=32)
-    assert first._sequence._model is second._sequence._model
+    assert first._sequence.model is second._sequence.model
 
 
 def test_changed_file_is_loaded_again(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_closing(files: ModelFiles) -> None:
 def test_a_loaded_model_is_used_again(files: ModelFiles) -> None:
     gc.collect()
     stage = build(files.gguf)
-    assert Vocabulary.from_file(files.gguf)._core._model is stage._sequence._model
+    assert Vocabulary.from_file(files.gguf)._core._model is stage._sequence.model
 
 
 def test_calls_from_several_threads(vocabulary: Vocabulary) -> None:
@@ -223,5 +223,5 @@ def test_calls_from_several_threads(vocabulary: Vocabulary) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(100)
     assert results == [True] * 80

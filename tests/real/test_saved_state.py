@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -95,3 +98,20 @@ def test_a_short_window_is_kept_whole(runtime: Runtime, files: ModelFiles, tmp_p
     other.stage.rewind(2)
     decoder.stage.rewind(2)
     np.testing.assert_array_equal(other.run(IDS[0]), decoder.run(IDS[0]))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of the size of files")
+def test_a_file_that_cannot_take_the_state_says_why(runtime: Runtime, files: ModelFiles, tmp_path: Path) -> None:
+    import resource
+
+    decoder = llama_decoder(runtime, files.gguf, 64)
+    decoder.run(*LONG)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with failing(0x80004005) as caught:
+            decoder.stage.save_sequence_state(tmp_path / "sequence.state")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.native_message == f"{tmp_path / 'sequence.state'}: {os.strerror(errno.EFBIG)}"
+    assert list(tmp_path.iterdir()) == []

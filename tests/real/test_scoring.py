@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +83,88 @@ def test_a_decoder_in_three_graphs_is_run_token_by_token(files: ModelFiles) -> N
     ):
         for one, other in zip(model.score(PROMPT, ENDS), whole.score(PROMPT, ENDS), strict=True):
             np.testing.assert_allclose(one.token_log_probabilities, other.token_log_probabilities, rtol=0, atol=1e-3)
+
+
+def test_tasks_score_and_measure_what_threads_do(model: genai.LanguageModel) -> None:
+    wanted = model.score(PROMPT, ENDS)
+    measured = model.perplexity(TEXT, window=64)
+
+    async def run() -> None:
+        scores, result = await asyncio.gather(
+            model.ascore(PROMPT, ENDS), model.aperplexity(TEXT, window=64, progress=lambda *done: told.append(done))
+        )
+        assert scores == wanted
+        assert result == measured
+        assert told[-1][0] == told[-1][1]
+
+    told: list[tuple[int, int]] = []
+    asyncio.run(run())
+
+
+@pytest.mark.usefixtures("ort")
+def test_tasks_score_on_onnx_runtime(files: ModelFiles) -> None:
+    async def run() -> None:
+        async with genai.load(random_onnx(files.folder, "gqa"), threads=1) as model:
+            one, other = await asyncio.gather(model.ascore(PROMPT, ENDS), model.aperplexity(TEXT[:200], window=32))
+            assert one == await asyncio.to_thread(model.score, PROMPT, ENDS)
+            assert other == await asyncio.to_thread(model.perplexity, TEXT[:200], window=32)
+
+    asyncio.run(run())
+
+
+def test_a_task_that_is_cancelled_leaves_the_model_usable(model: genai.LanguageModel) -> None:
+    wanted = model.score(PROMPT, ENDS)
+
+    async def run() -> None:
+        windows: list[int] = []
+        may_go = threading.Event()
+
+        def hold(done: int, _: int) -> None:
+            windows.append(done)
+            assert may_go.wait(100)
+
+        task = asyncio.create_task(model.aperplexity(TEXT * 20, window=64, progress=hold))
+        while not windows:
+            await asyncio.sleep(0.001)
+        task.cancel()
+        await asyncio.sleep(0)  # the task is told
+        may_go.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await model.ascore(PROMPT, ENDS) == wanted
+        assert len(windows) == 1
+
+    asyncio.run(run())
+
+
+def test_a_task_takes_a_source_and_a_timeout(model: genai.LanguageModel) -> None:
+    source = genai.CancellationSource()
+    source.cancel()
+    with failing(0x800704C7):
+        asyncio.run(model.ascore(PROMPT, ENDS, cancellation=source))
+    with failing(0x800704C7):
+        asyncio.run(model.aperplexity(TEXT, cancellation=source))
+
+    async def run() -> None:
+        async with model.astream(PROMPT, max_new_tokens=5) as stream:
+            await anext(stream)
+            for call in (model.ascore(PROMPT, ENDS, timeout=0.01), model.aperplexity(TEXT, timeout=0.01)):
+                with pytest.raises(TimeoutError, match="busy"):
+                    await asyncio.create_task(call)
+
+    asyncio.run(run())
+
+
+def test_tasks_check_their_arguments_first(model: genai.LanguageModel) -> None:
+    with pytest.raises(TypeError, match="continuations must be a list of texts"):
+        asyncio.run(model.ascore(PROMPT, "there"))
+    with pytest.raises(TypeError, match="text must be str or token ids"):
+        asyncio.run(model.aperplexity(b"there"))
+    with pytest.raises(ValueError, match="definition"):
+        asyncio.run(model.aperplexity(TEXT, definition="other"))  # type: ignore[arg-type]
+    model.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        asyncio.run(model.ascore(PROMPT, ENDS))
 
 
 @pytest.mark.usefixtures("llama")

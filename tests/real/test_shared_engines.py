@@ -131,16 +131,16 @@ def test_threads_that_generate_in_turn_keep_nothing(files: ModelFiles) -> None:
 
         def work() -> None:
             model.generate(PROMPT, max_new_tokens=2)
-            done.wait(30)
-            go_home.wait(30)
+            done.wait(100)
+            go_home.wait(100)
 
         before = tasks()
         threads = [threading.Thread(target=work) for _ in range(4)]
         for thread in threads:
             thread.start()
-        done.wait(30)
+        done.wait(100)
         themselves = {str(thread.native_id) for thread in threads}
         until(lambda: tasks() - before == themselves)
         go_home.set()
         for thread in threads:
-            thread.join(30)
+            thread.join(100)

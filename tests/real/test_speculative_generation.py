@@ -13,6 +13,7 @@ import pytest
 
 import genai
 from fakes.model_files import require_engine
+from genai import catalog, named_models
 from models import recipes
 from winml_lite import NotSupportedError, WinMLError
 
@@ -126,6 +127,17 @@ def test_g112_a_draft_model_gives_the_same_tokens(
     assert drafted.token_ids == plain.token_ids
     assert statistics(drafted).accepted_draft_token_count > 0
     assert statistics(drafted).failure is None
+
+
+def test_what_is_told_while_a_draft_model_is_fetched_names_it(onnx: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prepare(entry: catalog.CatalogEntry, engine: Any, offline: bool, progress: Any) -> Path:
+        progress("download", 1, 2)
+        return onnx
+
+    monkeypatch.setattr(named_models, "prepare", prepare)
+    told: list[str] = []
+    with load(onnx, draft="smollm2", progress=lambda stage, done, total: told.append(stage)):
+        assert told == ["download smollm2"]
 
 
 def test_a_draft_model_with_the_same_weights_is_nearly_always_right(gguf: Path, onnx: Path) -> None:

@@ -23,7 +23,16 @@ from fakes.model_files import require_engine
 from fakes.ort_whisper import OrtWhisper
 from fakes.real_models import catalog_model
 from fakes.spoken import spoken
-from genai import SpeechModel, SpeechStream, Transcript, TranscriptionOptions, VoiceActivity, WinMLError
+from genai import (
+    SpeechModel,
+    SpeechStream,
+    Transcript,
+    TranscriptionOptions,
+    VoiceActivity,
+    WinMLError,
+    catalog,
+    named_models,
+)
 from genai.log_mel import log_mel
 from genai.pipe_reader import PipeReader
 from models.recipes import scripted_onnx
@@ -308,11 +317,11 @@ class TestLive:
             stream = model.stream(microphone, live=True, voice_activity=loudness)
             reading = threading.Thread(target=stream.read, daemon=True)
             reading.start()
-            assert is_silent.wait(20)
+            assert is_silent.wait(100)
             ending = threading.Thread(target=end, args=(stream,), daemon=True)
             ending.start()
-            ending.join(20)
-            reading.join(20)
+            ending.join(100)
+            reading.join(100)
             assert (ending.is_alive(), reading.is_alive()) == (False, False)
         assert stream.result.finish_reason.name == "CANCELED"
 
@@ -321,6 +330,20 @@ class TestLive:
             model.transcribe(tones([ONE]), live=True, voice_activity=False)
         with pytest.raises(TypeError, match="live must be a bool"):
             model.transcribe(tones([ONE]), live=1)  # type: ignore[arg-type]
+
+    def test_what_is_told_while_the_model_for_pauses_is_fetched_names_it(
+        self, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def prepare(entry: catalog.CatalogEntry, engine: Any, offline: bool, progress: Any) -> Path:
+            progress("download", 1, 2)
+            onnx.save(loudness_sequence(), tmp_path / "voice.onnx")
+            return tmp_path / "voice.onnx"
+
+        monkeypatch.setattr(named_models, "prepare", prepare)
+        told: list[Any] = []
+        with genai.load_speech(folder, progress=lambda *report: told.append(report)) as model:
+            model.transcribe(tones([ONE]), live=True)
+        assert told == [("download silero-vad", 1, 2)]
 
     def test_the_model_for_pauses_may_be_missing(self, folder: Path) -> None:
         with genai.load_speech(folder, offline=True) as model:

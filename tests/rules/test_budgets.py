@@ -36,6 +36,7 @@ WIDE_FUNCTIONS: dict[str, str] = {
     "genai/convert/conversion.py:convert_gguf": "public, keyword-only options",
     "genai/embedding_loading.py:load_embedding": "public, keyword-only options",
     "genai/loading.py:load": "public, keyword-only options",
+    "genai/model_calls.py:ModelCalls.aperplexity": "public, keyword-only options",
     "genai/model_calls.py:ModelCalls.perplexity": "public, keyword-only options",
     "genai/speech_configuration.py:AutomaticSpeechRecognitionConfiguration.configure_whisper": "as in windowsml.tasks",
     "genai/speech_loading.py:load_speech": "public, keyword-only options",

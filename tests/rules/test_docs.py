@@ -33,6 +33,8 @@ from models.whisper_weights import ct2_whisper
 from rules.documents import PAGES, run_page
 from rules.project import ROOT, text_of
 
+_FOLDERS = ("", "genai", "winml_lite", "winml_lite/native/ort")
+"""Where a file lies that CONTRIBUTING.md names."""
 _LINK = re.compile(r"\]\((?!https?://|#)([^)#\s]+)[^)]*\)")
 
 CATALOG = """
@@ -170,6 +172,12 @@ def test_the_readme_is_short() -> None:
 def test_links_lead_to_files(page: str) -> None:
     folder = (ROOT / page).parent
     assert [link for link in _LINK.findall(text_of(page)) if not (folder / link).exists()] == []
+
+
+def test_files_that_contributors_are_sent_to_are_there() -> None:
+    names = re.findall(r"`([\w/]+\.py)`", text_of("CONTRIBUTING.md"))
+    assert len(names) > 60
+    assert [name for name in names if not any((ROOT / folder / name).is_file() for folder in _FOLDERS)] == []
 
 
 @needs_llama

@@ -149,6 +149,12 @@ def beside_generating(model: genai.LanguageModel, session: genai.tasks.TextGener
     session.load_state("session.state")
 
 
+async def beside_generating_async(model: genai.LanguageModel) -> None:
+    assert_type(await model.ascore("a", [" b"]), list[genai.ContinuationScore])
+    assert_type(await model.aperplexity("a b c", timeout=1.0), genai.Perplexity)
+    assert_type(await model.aembed(["a", "b"], timeout=1.0), npt.NDArray[np.float32])
+
+
 def saved_state(stage: winml_lite.Stage) -> None:
     assert_type(stage.model_digest, str)
     stage.save_sequence_state("stage.state", b"note")

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 
 from cli.main import COMMANDS, main
+from genai import download
 
 ROOT = Path(__file__).resolve().parents[3]
 IMPORTS = """
@@ -87,3 +89,47 @@ def test_the_package_is_the_command() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("Usage: winml-lite ")
+
+
+def test_a_failure_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(entry: object) -> bool:
+        raise PermissionError(13, "Permission denied", "/models/smollm2")
+
+    monkeypatch.setattr(download, "remove", refuse)
+    result = CliRunner().invoke(main, ["models", "rm", "smollm2"])
+    assert (result.exit_code, result.stderr) == (3, "Error: /models/smollm2: Permission denied\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "expected"),
+    [
+        (["transcribe", "--model"], "", [("file", ""), ("plain", "whisper-tiny.en")]),
+        (["generate", "-m"], "smol", [("file", "smol"), ("plain", "smollm2")]),
+        (["generate", "-m"], "whi", [("file", "whi")]),
+        (["generate", "-m"], "./", [("file", "./")]),
+    ],
+)
+def test_a_shell_completes_files_and_names_of_models_of_the_kind(
+    words: list[str], begun: str, expected: list[tuple[str, str]]
+) -> None:
+    found = BashComplete(main, {}, "winml-lite", "_WINML_LITE_COMPLETE").get_completions(words, begun)
+    assert [(item.type, item.value) for item in found] == expected
+
+
+def test_a_shell_completes_files_though_the_catalog_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "catalog.toml").write_text("[[model]", encoding="utf-8")
+    monkeypatch.setenv("WINML_LITE_HOME", str(tmp_path))
+    found = BashComplete(main, {}, "winml-lite", "_WINML_LITE_COMPLETE").get_completions(["chat", "-m"], "s")
+    assert [item.type for item in found] == ["file"]
+
+
+def test_the_words_of_a_group_are_whole_sentences() -> None:
+    lines = CliRunner().invoke(main, ["models", "--help"]).output.splitlines()
+    assert "  pull  Fetch models into the cache and print their paths." in lines
+
+
+@pytest.mark.parametrize("word", ["x", "1.5", "<s>"])
+def test_what_is_no_token_id(word: str) -> None:
+    result = CliRunner().invoke(main, ["tokens", "--decode", f"1 {word}"])
+    assert result.exit_code == 2
+    assert f"Error: {word!r} is no token id: ids are whole numbers" in result.stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from genai import WinMLError
 from genai.cache import cache_folder, locked
 
 HOLD = """
@@ -45,6 +46,16 @@ def test_the_convention_of_each_platform(
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
     assert cache_folder() == tmp_path / expected
+
+
+def test_a_cache_that_cannot_be_written_is_named_with_the_mend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "taken").write_bytes(b"")
+    monkeypatch.setenv("WINML_LITE_HOME", str(tmp_path / "taken"))
+    with (
+        pytest.raises(WinMLError, match=r"0x80070005.*taken.*cannot be written: .*; WINML_LITE_HOME"),
+        locked(cache_folder() / "models" / "a"),
+    ):
+        pass
 
 
 def test_a_lock_of_another_thread_is_waited_for(tmp_path: Path) -> None:

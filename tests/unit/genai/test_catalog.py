@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -221,3 +225,18 @@ def test_a_broken_file_is_named_with_its_fault(home: Path, old: str, new: str, r
     with pytest.raises(WinMLError, match=r"0x8007000D.*catalog\.toml") as caught:
         catalog.entries()
     assert reason in str(caught.value)
+
+
+def test_the_catalog_is_found_in_a_zip_file(tmp_path: Path) -> None:
+    package = Path(catalog.__file__).parent
+    with ZipFile(tmp_path / "all.zip", "w") as file:
+        for name in ("genai", "winml_lite"):
+            for path in (package.parent / name).rglob("*.*"):
+                if path.suffix in (".py", ".toml"):
+                    file.write(path, path.relative_to(package.parent))
+    program = "import genai.catalog as catalog; print(catalog.__file__, catalog.find('smollm2').name)"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "all.zip")}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == f"{tmp_path / 'all.zip' / 'genai' / 'catalog.py'} smollm2\n", done.stderr

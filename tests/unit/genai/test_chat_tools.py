@@ -179,6 +179,16 @@ def test_a_call_without_a_name_ends_the_turn(tmp_path: Path) -> None:
         assert chat.send("Hi").text == "Hello."
 
 
+@pytest.mark.parametrize("written", ["<tool_call>", 'Well.\n<tool_call>\n{"na'])
+@pytest.mark.usefixtures("without_grammar")
+def test_an_answer_that_only_opens_a_call_is_shown(tmp_path: Path, written: str) -> None:
+    with tool_model(tmp_path, [written, written]) as fake:
+        chat = fake.model.chat(tools=[add])
+        reply = chat.send("2 + 3?")
+        assert (reply.text, reply.tool_calls) == (written, ())
+        assert "".join(chat.stream("And now?")) == written
+
+
 def test_the_model_is_told_of_an_exception(tmp_path: Path) -> None:
     with tool_model(tmp_path, [BROKEN, "Sorry."]) as fake:
         (made,) = fake.model.chat(tools=[broken]).send("?").tool_calls
@@ -283,7 +293,7 @@ def test_wrong_calls_are_not_asked_about(tmp_path: Path) -> None:
         raise AssertionError("was asked")
 
     with tool_model(tmp_path, [call("sub", "{}"), "Sorry."]) as fake:
-        fake.model.chat(tools=[add], approve=approve).send("?")
+        assert fake.model.chat(tools=[add], approve=approve).send("?").text == "Sorry."
 
 
 def test_the_program_hears_of_each_call(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class BrightnessStage:
         self.threads.add(threading.current_thread())
         self.has_begun.set()
         if self.is_held:
-            assert self.may_go.wait(20), "the event loop was blocked"
+            assert self.may_go.wait(100), "the event loop was blocked"
         bright = pictures.reshape(len(pictures), -1).mean(axis=1) / 255
         return np.stack([1 - bright, bright], axis=1).astype(np.float32)
 
@@ -157,26 +157,26 @@ def test_a_busy_model_is_waited_for_as_long_as_told(model: ImageClassifier, stag
     stage.is_held = True
     thread = threading.Thread(target=model.classify, args=(DARK,))
     thread.start()
-    assert stage.has_begun.wait(10)
+    assert stage.has_begun.wait(100)
     with pytest.raises(TimeoutError, match="busy"):
         model.logits(DARK, timeout=0.01)
     stage.may_go.set()
-    thread.join(10)
+    thread.join(100)
 
 
 def test_closing_waits_for_the_run_of_another_thread(model: ImageClassifier, stage: BrightnessStage) -> None:
     stage.is_held = True
     calling = threading.Thread(target=model.classify, args=(DARK,))
     calling.start()
-    assert stage.has_begun.wait(10)
+    assert stage.has_begun.wait(100)
     closing = threading.Thread(target=model.close)
     closing.start()
     while not repr(model).endswith("(closed)>"):
         pass
     assert not stage.is_closed
     stage.may_go.set()
-    calling.join(10)
-    closing.join(10)
+    calling.join(100)
+    closing.join(100)
     assert (stage.aborts, stage.is_closed) == (0, True)
     with pytest.raises(RuntimeError, match="closed"):
         asyncio.run(model.aclassify(DARK))

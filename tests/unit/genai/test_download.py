@@ -301,16 +301,6 @@ def test_remove_of_what_is_not_there() -> None:
 
 def test_the_folder_of_a_conversion(home: Path) -> None:
     assert download.converted_folder(entry()) == home / "converted" / "v2" / f"tiny-{DIGEST[:8]}-gqa-q8"
-    assert download.converted_folder(entry(), "std-f16").name == f"tiny-{DIGEST[:8]}-std-f16"
-
-
-def test_the_folder_of_a_converted_file_changes_with_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "own.gguf"
-    file.write_bytes(b"one")
-    first = download.converted_folder(file)
-    file.write_bytes(b"three")
-    assert first.name.startswith("own-") and first.name.endswith("-gqa-q8")
-    assert download.converted_folder(file) != first
 
 
 def test_several_files_make_a_folder(server: FileServer, home: Path, tmp_path: Path) -> None:

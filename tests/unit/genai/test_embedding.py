@@ -39,7 +39,7 @@ class LetterEncoder:
         self.threads.append(threading.current_thread())
         self.has_begun.set()
         if self.is_held:
-            assert self.may_go.wait(20), "the event loop was blocked"
+            assert self.may_go.wait(100), "the event loop was blocked"
         check_not_canceled(latch, "embed")
         assert not self.is_closed
         return [np.array([len(text), 1], np.float32) for text in texts]
@@ -147,11 +147,11 @@ def test_a_busy_model_is_waited_for_as_long_as_told(model: EmbeddingModel, encod
     encoder.is_held = True
     thread = threading.Thread(target=model.embed, args=("abc",))
     thread.start()
-    assert encoder.has_begun.wait(10)
+    assert encoder.has_begun.wait(100)
     with pytest.raises(TimeoutError, match="busy"):
         model.embed("abc", timeout=0.01)
     encoder.may_go.set()
-    thread.join(10)
+    thread.join(100)
 
 
 def test_closing_waits_for_the_call_of_another_thread(model: EmbeddingModel, encoder: LetterEncoder) -> None:
@@ -159,15 +159,15 @@ def test_closing_waits_for_the_call_of_another_thread(model: EmbeddingModel, enc
     rows: list[object] = []
     calling = threading.Thread(target=lambda: rows.append(model.embed("abc", normalize=False).tolist()))
     calling.start()
-    assert encoder.has_begun.wait(10)
+    assert encoder.has_begun.wait(100)
     closing = threading.Thread(target=model.close)
     closing.start()
     while not repr(model).endswith("(closed)>"):
         pass
     assert not encoder.is_closed
     encoder.may_go.set()
-    calling.join(10)
-    closing.join(10)
+    calling.join(100)
+    closing.join(100)
     assert (rows, encoder.aborts, encoder.is_closed) == ([[3, 1]], 0, True)
 
 

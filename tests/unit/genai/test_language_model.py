@@ -502,7 +502,7 @@ def test_eight_threads_get_each_their_own_answer(model: LanguageModel, decoder: 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(100)
     right = {0: "bcd", 1: "cda", 2: "dab", 3: "abc"}
     assert answers == {number: [right[number % 4]] * 20 for number in range(8)}
     assert len(decoder.readers) == 8

@@ -115,6 +115,7 @@ def test_settings_of_a_generation_configuration(tmp_path: Path) -> None:
         ({"max_position_embeddings": 512, "head_dim": 32}, DecoderSettings(512, 32)),
         ({"hidden_size": 96, "num_attention_heads": 6}, DecoderSettings(None, 16)),
         ({"max_position_embeddings": True, "head_dim": -1}, DecoderSettings(None, None)),
+        ({"max_position_embeddings": 2**63, "head_dim": 2**64}, DecoderSettings(None, None)),
         ({}, DecoderSettings(None, None)),
     ],
 )

@@ -211,6 +211,41 @@ def test_malformed_calls_of_other_families_are_one_error(name: str, text: str) -
     assert (output_of(name, text).calls, output_of(name, text).errors) == ([], 1)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("hermes", "<tool_call>"),
+        ("hermes", "Well. <tool_call>\n"),
+        ("hermes", '<tool_call>\n{"na'),
+        ("hermes", '<tool_call>{"arguments": {"city": "Par'),
+        ("mistral", "[TOOL_CALLS]"),
+        ("mistral-v11", "[TOOL_CALLS]ge"),
+        ("phi-4-mini", "<|tool_call|>["),
+        ("gemma-4", "a\n<|tool_call>call"),
+        ("kimi-k2", "<|tool_call_begin|>functions.get"),
+    ],
+)
+def test_what_ends_before_a_call_has_a_name_is_content(name: str, text: str) -> None:
+    assert output_of(name, text) == Output(content=text)
+    assert joined(events_of(parser_of(name), text)) == Output(content=text)
+
+
+def test_a_call_that_ends_without_a_name_is_content_behind_whole_ones() -> None:
+    text = '<tool_call>{"name": "f", "arguments": {}}</tool_call>\n<tool_call>\n{'
+    assert output_of("hermes", text) == Output(content="<tool_call>\n{", calls=[("call_0", "f", "{}")])
+
+
+def test_the_content_that_a_call_became_comes_from_all_its_text() -> None:
+    parser = parser_of("hermes")
+    for piece in ("Hm", " <tool_call>", "\n", "{"):
+        parser.append(piece)
+    parser.flush()
+    located = []
+    while (event := parser.read_located_event()) is not None:
+        located.append((event[0].text, *event[1:]))
+    assert located == [("Hm", 0, 2), (" <tool_call>\n{", 2, 16), (None, 16, 16)]
+
+
 def test_a_call_that_is_cut_off_has_no_end() -> None:
     events = events_of(parser_of("hermes"), ['<tool_call>{"name": "get", "arguments": {"city": "Par'])
     assert [event.type for event in events] == [Type.TOOL_CALL_START, Type.TOOL_ARGUMENTS_DELTA, Type.COMPLETED]

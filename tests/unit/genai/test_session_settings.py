@@ -93,6 +93,11 @@ def test_a_provider_on_one_class_of_hardware() -> None:
     assert settled(asking({"openvino": chosen})).placement.target is NPU
 
 
+def test_a_provider_option_may_name_a_file_of_the_provider() -> None:
+    settings = settled(asking({"qnn": {"backend_path": "QnnHtp.dll"}}))
+    assert settings.placement.provider_options == (("backend_path", "QnnHtp.dll"),)
+
+
 def test_a_provider_of_the_caller_wins() -> None:
     mine = build_options(None, None, placement(None, "MyProvider", {"k": "v"}), ())
     assert settled(asking({"cuda": {"device_id": "1"}}), options=mine).placement == mine.placement
@@ -116,8 +121,14 @@ def test_a_class_of_hardware_of_the_caller_goes_with_the_provider() -> None:
         ({"custom_ops_library": "ops.so"}, "custom_operators=PATH"),
         ({"ep.context_enable": "1"}, "compile_to_file"),
         ({"session.model_external_initializers_file_folder_path": "/etc"}, "beside the model"),
+        ({"session.optimized_model_filepath": "elsewhere.onnx"}, "no file"),
+        ({"config_entries": {"session.moe.offload.derived_cache_dir": "/tmp"}}, "derived_cache_dir"),
+        ({"session.optimized_model_external_initializers_file_name": "x"}, "no file"),
+        ({"session.node_partition_config_file": ""}, "no file"),
         (asking({"cuda": {}}, {"dml": {}}), "cuda and dml at once"),
         (asking({"cpu": {"arena": "1"}}), "'cpu' has no options"),
+        (asking({"qnn": {"backend_path": "libraries/libQnnHtp.so"}}), "qnn.backend_path"),
+        (asking({"openvino": {"cache_dir": "..\\cache"}}), "openvino.cache_dir"),
         (asking({"qnn": {"device_filtering_options": {"hardware_device_id": 1}}}), "hardware_device_type"),
         (asking({"qnn": {"device_filtering_options": {"hardware_device_type": "tpu"}}}), "none of cpu, gpu, npu"),
     ],
@@ -135,12 +146,21 @@ def test_what_cannot_be_honoured_is_refused(section: Any, text: str) -> None:
         [],
         {"config_entries": []},
         {"config_entries": {"a.b": 1}},
+        {"config_entries": {"a.b": "x\0y"}},
+        {"config_entries": {"a.\0": "x"}},
+        {"graph_optimization_level": "\ud800"},
+        {"\ud800.b": "x"},
         {"intra_op_num_threads": -1},
         {"intra_op_num_threads": True},
         {"provider_options": {"cuda": {}}},
         {"provider_options": ["cuda"]},
         {"provider_options": [{"cuda": []}]},
         {"provider_options": [{"cuda": {"device_id": 1}}]},
+        {"provider_options": [{"cuda": {"device_id": "\0"}}]},
+        {"provider_options": [{"cuda": {"device\0": "1"}}]},
+        {"provider_options": [{"cuda": {"": "1"}}]},
+        {"provider_options": [{"": {}}]},
+        {"provider_options": [{"cu\0da": {}}]},
     ],
 )
 def test_what_is_broken_is_refused(section: Any) -> None:

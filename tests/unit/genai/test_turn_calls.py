@@ -61,7 +61,7 @@ class HeldWork:
         self.thread = threading.current_thread()
         with stopping(latch, self.may_go.set, "work"):
             self.has_begun.set()
-            assert self.may_go.wait(20), "the event loop was blocked"
+            assert self.may_go.wait(100), "the event loop was blocked"
         check_not_canceled(latch, "work")
         return "done"
 
@@ -140,14 +140,14 @@ def test_a_source_stops_work_that_is_going_on(model: Model, held: HeldWork) -> N
     source = CancellationSource()
 
     def cancel() -> None:
-        held.has_begun.wait(10)
+        held.has_begun.wait(100)
         source.cancel()
 
     thread = threading.Thread(target=cancel)
     thread.start()
     with failing(CANCELLED):
         model.call(cancellation=source).run(held)
-    thread.join(10)
+    thread.join(100)
     assert model.call().run(nothing) == "done"
 
 
@@ -162,10 +162,10 @@ def test_closing_stops_work_of_another_thread_and_waits_for_its_end(model: Model
 
     thread = threading.Thread(target=work)
     thread.start()
-    assert held.has_begun.wait(10)
+    assert held.has_begun.wait(100)
     model.close()
     assert model.is_free
-    thread.join(10)
+    thread.join(100)
     assert [getattr(error, "hresult", None) for error in errors] == [CANCELLED]
 
 
@@ -173,15 +173,15 @@ def test_closing_waits_for_work_that_is_to_be_waited_for(model: Model, held: Hel
     results: list[str] = []
     calling = threading.Thread(target=lambda: results.append(model.call().run(held, is_waited_for=True)))
     calling.start()
-    assert held.has_begun.wait(10)
+    assert held.has_begun.wait(100)
     closing = threading.Thread(target=model.close)
     closing.start()
     while not model.is_closed:
         pass
     assert not model.is_free
     held.may_go.set()
-    calling.join(10)
-    closing.join(10)
+    calling.join(100)
+    closing.join(100)
     assert (results, model.is_free) == (["done"], True)
 
 
@@ -315,7 +315,7 @@ def struck(model: Model, number: int, call: Callable[[TurnCall[Any]], Any]) -> s
     strike = Strike(number)
     with suppress(KeyboardInterrupt):
         strike.during(lambda: call(model.call(cancellation=source)))
-    assert model.call(timeout=20).run(lambda latch: "next") == "next", strike.where
+    assert model.call(timeout=100).run(lambda latch: "next") == "next", strike.where
     return strike.where
 
 

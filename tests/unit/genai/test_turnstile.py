@@ -35,7 +35,7 @@ class Caller:
         turnstile.leave(turn)
 
     def end(self) -> None:
-        self._thread.join(20)
+        self._thread.join(100)
         assert not self._thread.is_alive()
 
 

@@ -103,6 +103,11 @@ def test_a_named_token_that_the_vocabulary_lacks_is_not_added(tmp_path: Path) ->
     assert (vocabulary.bos_token_id, vocabulary.eos_token_ids) == (None, ())
 
 
+def test_half_a_surrogate_pair_names_no_token(tmp_path: Path) -> None:
+    vocabulary = with_files(tmp_path, tokenizer_config={"bos_token": "\ud800", "eos_token": "\udc00"})
+    assert (vocabulary.bos_token_id, vocabulary.eos_token_ids) == (None, ())
+
+
 def test_named_tokens_may_be_objects(tmp_path: Path) -> None:
     vocabulary = with_files(tmp_path, special_tokens_map={"bos_token": {"content": "<|endoftext|>", "lstrip": False}})
     assert vocabulary.bos_token_id == 262

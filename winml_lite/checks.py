@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import operator
 import os
-from enum import Enum, IntEnum
+from enum import Enum, IntEnum, IntFlag
 from typing import Any, TypeVar
 
-E = TypeVar("E", bound=IntEnum)
+E = TypeVar("E", bound=IntEnum | IntFlag)
 
 UINT32_MAX = 0xFFFFFFFF
 INT32_MAX = 0x7FFFFFFF

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import NoReturn, Self
 
-import numpy as np
-
+from .checks import member_of
 from .errors import E_INVALIDARG, E_NOT_VALID_STATE, NOT_SUPPORTED, WinMLError
 from .storage import Storage, StorageLock
 from .values import TensorLockFlags, TensorLockMode
@@ -92,22 +91,13 @@ class TensorDataLock:
 
 def lock_storage(storage: Storage, mode: TensorLockMode | int, flags: TensorLockFlags | int) -> TensorDataLock:
     """Lock the memory of a tensor (see `Tensor.lock`)."""
-    number, bits = _number(mode, TensorLockMode), _number(flags, TensorLockFlags)
-    if number not in (1, 2, 3) or bits not in (0, 1):
+    wanted, given = member_of(mode, TensorLockMode), member_of(flags, TensorLockFlags)
+    if wanted is None or given not in (TensorLockFlags.NONE, TensorLockFlags.ALLOW_SYNCHRONIZED_CPU_ACCESS):
         raise WinMLError(E_INVALIDARG, _LOCK, f"there is no mode {mode!r} with flags {flags!r}")
-    if not storage.is_direct and not bits:
+    if not storage.is_direct and not given:
         raise WinMLError(NOT_SUPPORTED, _LOCK, "no direct access: use ALLOW_SYNCHRONIZED_CPU_ACCESS")
-    wanted = TensorLockMode(number)
     storage.settle()
     lock = StorageLock(storage, wanted)
     if wanted is not TensorLockMode.WRITE:
         storage.fetch()
     return TensorDataLock(storage, wanted, lock)
-
-
-def _number(value: Any, kind: type[int]) -> int | None:
-    """Return a plain number or a member of `kind` as an int; None for bool, other enumerations and what is no number.
-
-    `TensorAccessMode.READWRITE` has the number of `TensorLockMode.WRITE`, and means something else.
-    """
-    return int(value) if type(value) in (int, kind) or isinstance(value, np.integer) else None

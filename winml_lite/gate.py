@@ -30,7 +30,7 @@ class Gate:
         self.has_outputs = False
         """Whether the last run succeeded."""
         self.has_unchecked_outputs = True
-        """Whether outputs were bound since a run made sure that no two of them share memory."""
+        """Whether the next run has to make sure that no two outputs share memory."""
         self.cancelled: object = None
         """The claim whose work shall stop; one that does not hold the pipeline any more means nothing."""
 

@@ -235,8 +235,8 @@ def _read_file(path: str, extension: str, resources: Mapping[str, memoryview]) -
 
 
 def load_buffer(runtime: RuntimeCore, data: Any, resources: Mapping[str, memoryview]) -> Model:
-    """Read a model from memory, which is copied; its format is recognised by its first bytes."""
-    model = bytes(memoryview(data))  # `bytes` of a NumPy integer would be that many zeros
+    """Read a model from memory, which is copied if it can change; its format is recognised by its first bytes."""
+    model = data if type(data) is bytes else bytes(memoryview(data))  # `bytes(number)` would be that many zeros
     if not model:
         raise WinMLError(E_INVALIDARG, _FROM_BUFFER, "the buffer is empty")
     artifact: Artifact

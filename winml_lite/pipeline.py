@@ -105,8 +105,7 @@ class PipelineCore:
 
     def _check_outputs(self) -> None:
         """Refuse a run that would write two outputs to one place."""
-        check_outputs_apart(self.stages, self.edges, self.feedback)
-        self.gate.has_unchecked_outputs = False
+        self.gate.has_unchecked_outputs = check_outputs_apart(self.stages, self.edges, self.feedback)
 
     def _look_at_storages(self) -> None:
         """Refuse a run on locked tensors, and bring copies of staged memory up to date."""

@@ -77,7 +77,7 @@ class Runtime(TokenFactories, AudioFactories, ImageFactories, VideoFactories, Pr
             return load_file(self._core, name, status, views)
 
     def load_model_from_buffer(self, data: Any, *, resources: Mapping[str, Any] | None = None) -> Model:
-        """Load a model from bytes, which are copied; the format is recognised by content.
+        """Load a model from bytes, which are copied if they can change; the format is recognised by content.
 
         External data comes only from `resources`; those buffers are not copied and stay pinned while the model or a
         stage of it lives. Those of subgraphs, functions and sparse tensors become temporary files during `build`.

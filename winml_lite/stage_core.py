@@ -164,7 +164,8 @@ class StageCore:
                 self.missing = self._find_missing()
             return
         self.inputs[index] = storage
-        if self.options.caller_owns_state:  # unpublished, the state is written there
+        options = self.options
+        if options.caller_owns_state and any(source == index for source, _ in options.state_pairs):  # written in place
             self.gate.has_unchecked_outputs = True
         if self.missing:
             self.missing.discard(index)
@@ -207,7 +208,7 @@ class StageCore:
             self.outputs.pop(index, None)
         else:
             self.outputs[index] = publication
-            self.gate.has_unchecked_outputs = True
+        self.gate.has_unchecked_outputs = True
 
     def _place_output(self, executor: StageExecutor, index: int, publication: Publication | None) -> None:
         storage = self.settled.get(index) if publication is None else publication.storage
@@ -224,13 +225,14 @@ class StageCore:
             self._place_output(executor, index, self.outputs.get(index))
 
     def in_place_outputs(self) -> dict[int, Storage]:
-        """Return the state that stays in the caller's tensors: unpublished state outputs and their input's storage."""
+        """Return the state that stays in the caller's tensors: state outputs that no tensor is bound to, and where."""
         if not self.options.caller_owns_state:
             return {}
+        bound = {output for output, publication in self.outputs.items() if publication.storage is not None}
         return {
             output: self.inputs[source]
             for source, output in self.options.state_pairs
-            if output not in self.outputs and source in self.inputs
+            if output not in bound and source in self.inputs
         }
 
     def output(self, index: int) -> Storage:

@@ -117,6 +117,11 @@ def test_a_model_buffer_that_is_a_number_is_its_bytes(runtime: Runtime, data: np
         runtime.load_model_from_buffer(data)
 
 
+def test_a_model_in_bytes_is_not_copied(runtime: Runtime) -> None:
+    data = onnx_models.add().SerializeToString()
+    assert runtime.load_model_from_buffer(data).underlying_object.artifact.data is data
+
+
 def test_r36_initializers_are_no_inputs(runtime: Runtime, onnx_engine: str) -> None:
     weight = helper.make_tensor("W", TensorProto.FLOAT, [2], [1, 2])
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("W", "X", "Y")]

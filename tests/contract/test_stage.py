@@ -936,6 +936,8 @@ def test_wrong_llama_options(runtime: Runtime, files: ModelFiles) -> None:
     with pytest.raises(ValueError):
         options.key_type = "f8"
     with pytest.raises(ValueError):
+        options.value_type = ""
+    with pytest.raises(ValueError):
         options.embeddings = 1  # type: ignore[assignment]
     with pytest.raises(ValueError):
         options.adapters = ("a.gguf",)  # type: ignore[assignment]

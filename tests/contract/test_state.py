@@ -13,7 +13,17 @@ from fakes.decoders import IDS, Decoder
 from fakes.engines import Sample, spoil
 from fakes.model_files import ModelFiles
 from fakes.rig import built, failing, floats, result
-from winml_lite import NotSupportedError, Pipeline, Runtime, Stage, Tensor, TensorAccessMode, TensorDataType, WinMLError
+from winml_lite import (
+    NotSupportedError,
+    Pipeline,
+    Runtime,
+    Stage,
+    Tensor,
+    TensorAccessMode,
+    TensorDataType,
+    TensorLockMode,
+    WinMLError,
+)
 
 F32 = TensorDataType.FLOAT32
 PAIR = (1, 1)
@@ -377,6 +387,19 @@ def test_r108_state_in_the_callers_tensor(runtime: Runtime, files: ModelFiles, o
     feed(stage, pipeline, runtime, 3)
     assert mine.to_numpy().reshape(-1).tolist() == [0, 0, 0, 0, 0, 1, 2, 3]
     assert stage.output(1).underlying_object is mine.underlying_object
+
+
+def test_a_requested_state_in_the_callers_tensor_is_not_written_while_it_is_locked(
+    runtime: Runtime, files: ModelFiles, onnx_engine: str
+) -> None:
+    stage, pipeline = caller_owned(runtime, files.onnx("stat"))
+    mine = state(runtime, *[0] * 8)
+    stage.bind_input(1, mine)
+    stage.request_output(1)
+    feed(stage, pipeline, runtime, 1)
+    with mine.lock(TensorLockMode.READ), failing(0x800700D4):
+        pipeline.run()
+    assert mine.to_numpy().reshape(-1).tolist() == [0, 0, 0, 0, 0, 0, 0, 1]
 
 
 def test_r109_state_that_rotates_to_another_tensor(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:

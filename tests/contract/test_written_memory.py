@@ -36,6 +36,12 @@ def incrementers(runtime: Runtime, files: ModelFiles, connected: bool) -> tuple[
     return first, second, builder.build()
 
 
+def work_in_place(tensor: Tensor, *stages: Stage) -> None:
+    for stage in stages:
+        stage.bind_input(0, tensor)
+        stage.bind_output(0, tensor)
+
+
 def test_two_outputs_in_one_tensor(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     stage, pipeline = two_outputs(runtime, files)
     mine = floats(runtime, 7, 7)
@@ -150,23 +156,56 @@ def test_a_connected_chain_works_in_place(runtime: Runtime, files: ModelFiles, o
     assert mine.to_numpy().tolist() == [3]
 
 
+def test_a_connected_chain_works_in_views_of_one_memory(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    first, second, pipeline = incrementers(runtime, files, connected=True)
+    mine = integers(runtime, 7)
+    first.bind_output(0, mine)
+    second.bind_output(0, runtime.tensor_from_dlpack(mine, access=TensorAccessMode.READWRITE))
+    pipeline.run()
+    assert mine.to_numpy().tolist() == [3]
+
+
+def test_a_processor_reads_what_it_keeps(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    builder = runtime.create_pipeline_builder()
+    model, position, token = runtime.load_model(files.onnx("inc")), integers(runtime, 7), integers(runtime, 0)
+    count, observed = integers(runtime, 0), runtime.create_tensor(TensorDataType.INT32, (1,))
+    processor = runtime.create_decode_greedy_processor(2, True, token, position, count, observed)
+    before = builder.add_model_stage(model, name="before")
+    greedy = builder.add_processor_stage(processor)
+    after = builder.add_model_stage(model, name="after")
+    for stage, number in ((before, 3), (after, 20)):
+        stage.bind_input(0, integers(runtime, number))
+        stage.bind_output(0, position)
+    greedy.bind_input(0, floats(runtime, 0, 1))
+    builder.build().run()
+    assert (position.to_numpy().tolist(), count.to_numpy().tolist()) == ([21], [6])  # 4 of `before`, and one more
+
+
 def test_a_chain_of_bindings_works_in_place(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     first, second, pipeline = incrementers(runtime, files, connected=False)
     mine = integers(runtime, 7)
-    for stage in (first, second):
-        stage.bind_input(0, mine)
-        stage.bind_output(0, mine)
+    work_in_place(mine, first, second)
     pipeline.run()
     pipeline.run()
     assert mine.to_numpy().tolist() == [11]
 
 
+def test_a_chain_of_bindings_that_is_broken_later(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    first, second, pipeline = incrementers(runtime, files, connected=False)
+    mine = integers(runtime, 7)
+    work_in_place(mine, first, second)
+    pipeline.run()
+    second.bind_input(0, integers(runtime, 100))
+    with failing(0x80070057) as caught:
+        pipeline.run()
+    assert "output 0 of first and output 0 of second" in str(caught.value)
+    assert mine.to_numpy().tolist() == [9]
+
+
 def test_two_pipelines_write_one_tensor(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
     mine = integers(runtime, 7)
     (one, first), (other, second) = (built(runtime, files.onnx("inc")) for _ in range(2))
-    for stage in (one, other):
-        stage.bind_input(0, mine)
-        stage.bind_output(0, mine)
+    work_in_place(mine, one, other)
     first.run()
     second.run()
     assert mine.to_numpy().tolist() == [9]
@@ -178,17 +217,22 @@ def test_empty_outputs_share_nothing(runtime: Runtime, files: ModelFiles, onnx_e
     nothing = runtime.create_tensor(TensorDataType.FLOAT32, (0, 3))
     for name in ("first", "second"):
         stage = builder.add_model_stage(model, name=name)
-        stage.bind_input(0, nothing)
+        stage.bind_input(0, runtime.create_tensor(TensorDataType.FLOAT32, (0, 3)))
         stage.bind_output(0, nothing)
     builder.build().run()
 
 
-def test_a_state_of_the_caller_and_an_output(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+def with_state_of_the_caller(runtime: Runtime, files: ModelFiles) -> tuple[Stage, Pipeline]:
+    """As `two_outputs`, but unbound, with X and doubled as state."""
     builder = runtime.create_pipeline_builder()
     stage = builder.add_model_stage(runtime.load_model(files.onnx("two")))
     stage.caller_owns_state_tensors = True
     stage.add_state_tensor_pair(0, 0)
-    pipeline = builder.build()
+    return stage, builder.build()
+
+
+def test_a_state_of_the_caller_and_an_output(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    stage, pipeline = with_state_of_the_caller(runtime, files)
     state, mine = floats(runtime, 1, 2), floats(runtime, 10, 20)
     stage.bind_output(1, mine)
     stage.bind_input(0, state)
@@ -198,3 +242,30 @@ def test_a_state_of_the_caller_and_an_output(runtime: Runtime, files: ModelFiles
         pipeline.run()
     assert "output 1 of stage and output 0 of stage" in str(caught.value)
     assert (state.to_numpy().tolist(), mine.to_numpy().tolist()) == ([2, 4], [-1, -2])
+
+
+def test_a_state_of_the_caller_that_is_requested(runtime: Runtime, files: ModelFiles, onnx_engine: str) -> None:
+    stage, pipeline = with_state_of_the_caller(runtime, files)
+    mine = floats(runtime, 1, 2)
+    stage.bind_input(0, mine)
+    stage.bind_output(1, mine)
+    stage.request_output(0)
+    with failing(0x80070057):
+        pipeline.run()
+    assert mine.to_numpy().tolist() == [1, 2]
+
+
+def test_a_state_of_the_caller_that_comes_back_to_its_tensor(
+    runtime: Runtime, files: ModelFiles, onnx_engine: str
+) -> None:
+    stage, pipeline = with_state_of_the_caller(runtime, files)
+    mine, elsewhere = floats(runtime, 1, 2), floats(runtime, 0, 0)
+    stage.bind_input(0, mine)
+    stage.bind_output(0, elsewhere)
+    stage.bind_output(1, mine)
+    pipeline.run()
+    assert (mine.to_numpy().tolist(), elsewhere.to_numpy().tolist()) == ([-1, -2], [2, 4])
+    stage.reset_output(0)
+    with failing(0x80070057):
+        pipeline.run()
+    assert mine.to_numpy().tolist() == [-1, -2]

@@ -17,6 +17,8 @@ from ..handles import finalizer
 LOCK_NAME = ".winml-lite.lock"
 """The file that stands for a folder on Windows."""
 _POLL_SECONDS = 0.02
+_LONGEST_SECONDS = 10.0
+"""Far longer than files take to be moved."""
 
 
 class FolderLock:
@@ -48,12 +50,16 @@ def lock_at_once(folder: str) -> FolderLock | None:
 
 @contextlib.contextmanager
 def locked(folder: str) -> Iterator[None]:
-    """Hold the lock of a folder, after whoever has it; where the file system has no locks, hold nothing."""
+    """Hold the lock of a folder, after whoever has it; hold nothing where the file system has no locks.
+
+    Nor is it waited for without end: `flock folder command` holds it for as long as this very command runs.
+    """
+    latest = time.monotonic() + _LONGEST_SECONDS
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             lock = FolderLock(folder)
             stack.callback(lock.close)
-            while not lock.take():
+            while not lock.take() and time.monotonic() < latest:
                 time.sleep(_POLL_SECONDS)
         yield
 

@@ -139,8 +139,8 @@ def _clear_away(folder: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         for name in os.listdir(folder):
             path = os.path.join(folder, name)
-            if _PRIVATE.fullmatch(name) and not os.path.islink(path) and _is_left(path):
-                shutil.rmtree(path, ignore_errors=True)
+            if _PRIVATE.fullmatch(name) and _is_left(path):
+                shutil.rmtree(path, ignore_errors=True)  # a link stays
 
 
 def _is_left(private: str) -> bool:

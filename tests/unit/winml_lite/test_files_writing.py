@@ -225,6 +225,22 @@ def test_a_folder_of_a_similar_name_stays(tmp_path: Path, name: str) -> None:
     assert os.listdir(tmp_path) == [name]
 
 
+def test_what_a_link_of_such_a_name_leads_to_stays(tmp_path: Path) -> None:
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / "folder"
+    (elsewhere / "new").mkdir(parents=True)
+    folder.mkdir()
+    try:
+        (folder / ".unfinished-0123456789abcdef").symlink_to(elsewhere, target_is_directory=True)
+    except OSError:
+        pytest.skip("this user makes no links")
+    (elsewhere / "new" / "mine").write_text("mine")
+    for path in (elsewhere / "new" / "mine", elsewhere / "new", elsewhere):
+        os.utime(path, (0, 0))
+    with NewFiles(str(folder)):
+        pass
+    assert (elsewhere / "new" / "mine").read_text() == "mine"
+
+
 def test_a_folder_with_something_else_in_it_stays(tmp_path: Path) -> None:
     private = tmp_path / ".unfinished-0123456789abcdef"
     private.mkdir()
@@ -280,6 +296,27 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     assert lock is not None
     lock.close()
     lock.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there no process has the handles of another")
+def test_a_lock_is_given_back_though_another_process_has_its_handle(tmp_path: Path) -> None:
+    lock = lock_at_once(str(tmp_path))
+    assert lock is not None
+    command = [sys.executable, "-c", "input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[lock._handle]) as process:
+        lock.close()
+        again = lock_at_once(str(tmp_path))
+        process.communicate(b"\n")
+    assert again is not None
+
+
+def test_who_holds_the_lock_for_long_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("winml_lite.files.locks._LONGEST_SECONDS", 0.05)
+    with locked(str(tmp_path)), NewFiles(str(tmp_path)) as files:
+        write(files, model="new")
+        files.appear(last="model")
+        assert (tmp_path / "model").read_text() == "new"
+        assert lock_at_once(str(tmp_path)) is None
 
 
 @pytest.mark.parametrize("failing", ["__init__", "take"])

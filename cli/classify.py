@@ -13,7 +13,7 @@ import click
 import genai
 import winml_lite
 
-from . import terminal
+from . import completion, terminal
 from .options import ModelChoice, custom_operators_option, gather, json_option, onnx_model_options
 from .several_files import (
     STANDARD_INPUT,
@@ -43,7 +43,12 @@ def _preprocessing_options(command: Any) -> Any:
             help="Mean and deviation of ImageNet, 0..1, -1..1, 0..255.",
         ),
         click.option("--size", metavar="N|WxH", help="Pixels of the pictures that the model takes."),
-        click.option("--labels", metavar="FILE", help="Names of the classes: one a line, or JSON."),
+        click.option(
+            "--labels",
+            metavar="FILE",
+            help="Names of the classes: one a line, or JSON.",
+            shell_complete=completion.files,
+        ),
     ):
         command = option(command)
     return command
@@ -71,11 +76,11 @@ def _size(text: str) -> tuple[int, int]:
 
 
 @click.command("classify")
-@click.argument("pictures", nargs=-1, required=True, metavar="PICTURE...")
+@click.argument("pictures", nargs=-1, required=True, metavar="PICTURE...", shell_complete=completion.files)
 @click.option("--top", type=click.IntRange(min=1), default=5, show_default=True, help="How many labels to show.")
 @click.option("--save", type=click.Path(path_type=Path), help="Draw picture and labels into a file; see above.")
 @click.option("--dark", is_flag=True, help="Draw light on dark.")
-@onnx_model_options("efficientnet-lite0")
+@onnx_model_options("efficientnet-lite0", "image-classifier")
 @_preprocessing_options
 @json_option
 def command(

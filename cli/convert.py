@@ -11,13 +11,13 @@ import click
 from genai import catalog, convert, download
 from genai.named_models import unknown_model
 
-from . import terminal
+from . import completion, terminal
 from .failure import ModelFailure
 from .options import POSITIVE, json_option
 
 
 @click.command("convert")
-@click.argument("source")
+@click.argument("source", shell_complete=completion.models("text"))
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--operators", type=click.Choice(["gqa", "std", "plain"]), help="See above; GGUF only.  [default: gqa]")
 @click.option(

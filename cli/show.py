@@ -19,7 +19,7 @@ import winml_lite
 from genai import codes
 from genai.catalog import LOADERS
 
-from . import terminal
+from . import completion, terminal
 from .failure import ModelFailure, as_failure, describe
 from .graph_report import ProviderTrial, graph_lines, graph_record
 from .model_files import find_model
@@ -38,7 +38,7 @@ _DECODER_NAMES = {
 
 
 @click.command("show")
-@click.argument("model", required=False)
+@click.argument("model", required=False, shell_complete=completion.models())
 @click.option("--template", is_flag=True, help="Print the chat template and nothing else.")
 @click.option("--providers", is_flag=True, help="Try which execution providers take an ONNX model.")
 @click.option(

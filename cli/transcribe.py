@@ -12,7 +12,7 @@ import click
 import genai
 from genai.subtitles import VTT_HEADER, cues
 
-from . import terminal
+from . import completion, terminal
 from .options import ModelChoice, gather, onnx_model_options
 from .several_files import (
     STANDARD_INPUT,
@@ -87,11 +87,11 @@ def _named_form(files: tuple[str, ...], output: Path | None) -> Format:
 
 
 @click.command("transcribe")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", shell_complete=completion.files)
 @_format_options
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="A file, or a folder for several recordings.")
 @_speech_options
-@onnx_model_options("whisper-tiny.en")
+@onnx_model_options("whisper-tiny.en", "speech")
 def command(
     files: tuple[str, ...], form: Format | None, output: Path | None, fields: dict[str, Any], choice: ModelChoice
 ) -> None:

@@ -6,8 +6,8 @@
 
 A model answers one question at a time. The file is loaded twice: the weights are in memory once, each load adds its own
 sequence, and with it one more client. Further clients wait, in the event loop and in order. A client that goes away
-ends its generation. The response begins with the first piece of the answer, so that a question that does not fit the
-context of the model is refused with the status 413.
+gives its place up, or ends its generation. A question that does not fit the context of the model is refused with the
+status 413.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import argparse
 import asyncio
 import logging
 import os
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.responses import Content, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Send
 
 import genai
 
@@ -48,7 +49,7 @@ def make_app(source: str) -> Starlette:
                 free.put_nowait(await stack.enter_async_context(model))
             yield
 
-    async def pieces(question: str) -> AsyncGenerator[str]:
+    async def pieces(question: str) -> AsyncIterator[str]:
         model = await free.get()
         try:
             async with model.chat().astream(question, max_new_tokens=MAX_NEW_TOKENS) as stream:
@@ -58,25 +59,33 @@ def make_app(source: str) -> Starlette:
         finally:
             free.put_nowait(model)
 
-    async def answer(request: Request) -> Response:
-        answering = pieces((await request.body()).decode(errors="replace"))
-        try:
-            first = await anext(answering, "")
-        except genai.WinMLError as error:
-            if error.hresult != TOO_LONG:
-                raise
-            return PlainTextResponse(f"{error.native_message}\n", status_code=413)
-        return StreamingResponse(continued(first, answering), media_type="text/plain; charset=utf-8")
+    async def answer(request: Request) -> Answer:
+        question = (await request.body()).decode(errors="replace")
+        return Answer(pieces(question), media_type="text/plain; charset=utf-8")
 
     return Starlette(routes=[Route("/", answer, methods=["POST"])], lifespan=lifespan)
 
 
-async def continued(first: str, rest: AsyncGenerator[str]) -> AsyncIterator[str]:
+class Answer(StreamingResponse):
+    """A response that begins with its first piece: until then its status can tell that there is none."""
+
+    async def stream_response(self, send: Send) -> None:
+        pieces = aiter(self.body_iterator)
+        try:
+            first = await anext(pieces, "")
+        except genai.WinMLError as error:
+            if error.hresult != TOO_LONG:
+                raise
+            self.status_code, first = 413, f"{error.native_message}\n"
+        self.body_iterator = continued(first, pieces)
+        await super().stream_response(send)
+
+
+async def continued(first: Content, rest: AsyncIterator[Content]) -> AsyncIterator[Content]:
     """Yield a piece that was read already, and the rest."""
-    async with aclosing(rest):
-        yield first
-        async for piece in rest:
-            yield piece
+    yield first
+    async for piece in rest:
+        yield piece
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from winml_lite import WinMLError
 from .codes import DISK_FULL, E_ACCESSDENIED
 
 MOVE = "WINML_LITE_HOME names another place for models"
+NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _POLL_SECONDS = 0.1
 
 
@@ -59,7 +60,7 @@ def _lock_file(path: Path) -> IO[bytes]:
         path.parent.mkdir(parents=True, exist_ok=True)
         return (path.parent / f".{path.name}.lock").open("a+b")
     except OSError as error:
-        code = DISK_FULL if error.errno == errno.ENOSPC else E_ACCESSDENIED
+        code = DISK_FULL if error.errno in NO_SPACE else E_ACCESSDENIED
         text = f"the folder of the cache cannot be written: {error.strerror}; {MOVE}"
         raise WinMLError(code, str(cache_folder()), text) from error
 

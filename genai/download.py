@@ -5,7 +5,6 @@ Here: what lies where. Not here: sources (`file_sources.py`), what is made of th
 
 from __future__ import annotations
 
-import errno
 import glob
 import shutil
 from collections.abc import Iterator
@@ -14,15 +13,13 @@ from pathlib import Path
 
 from winml_lite import WinMLError
 
-from .cache import MOVE
+from .cache import MOVE, NO_SPACE
 from .cache import cache_folder as cache_folder
 from .cache import locked as locked
 from .catalog import CatalogEntry, CatalogFile, PackageSource
 from .codes import DISK_FULL
 from .convert import CONVERTER_VERSION
 from .file_sources import FileSources, Progress, downloads_folder
-
-_NO_SPACE = {errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)}
 
 
 def model_path(entry: CatalogEntry) -> Path:
@@ -100,6 +97,6 @@ def _disk_errors(entry: CatalogEntry, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, WinMLError) or error.errno not in _NO_SPACE:
+        if isinstance(error, WinMLError) or error.errno not in NO_SPACE:
             raise
         raise WinMLError(DISK_FULL, str(path.parent), f"no space left for {entry.name}; {MOVE}") from error

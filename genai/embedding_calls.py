@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, overload
 
 from winml_lite import NotSupportedError
 
@@ -52,7 +52,7 @@ class EmbeddingCalls(AsyncClosing):
         self,
         texts: Texts,
         *,
-        pooling: Literal["none"],
+        pooling: Pooling | None,
         normalize: bool = True,
         truncate: bool = False,
         cancellation: CancellationSource | None = None,
@@ -81,15 +81,6 @@ class EmbeddingCalls(AsyncClosing):
         if embedder is None:
             call: TurnCall[EmbeddingModel] = TurnCall(self._embedder_turnstile, self._open, timeout, cancellation)
             embedder = call.run(self._embedding_model)
-        if pooling == "none":
-            return embedder.embed(
-                texts,
-                pooling="none",
-                normalize=normalize,
-                truncate=truncate,
-                cancellation=cancellation,
-                timeout=timeout,
-            )
         return embedder.embed(
             texts,
             pooling=pooling,
@@ -116,7 +107,7 @@ class EmbeddingCalls(AsyncClosing):
         self,
         texts: Texts,
         *,
-        pooling: Literal["none"],
+        pooling: Pooling | None,
         normalize: bool = True,
         truncate: bool = False,
         cancellation: CancellationSource | None = None,
@@ -139,15 +130,6 @@ class EmbeddingCalls(AsyncClosing):
         if embedder is None:
             call: TurnCall[EmbeddingModel] = TurnCall(self._embedder_turnstile, self._open, timeout, cancellation)
             embedder = await call.run_async(self._embedding_model)
-        if pooling == "none":
-            return await embedder.aembed(
-                texts,
-                pooling="none",
-                normalize=normalize,
-                truncate=truncate,
-                cancellation=cancellation,
-                timeout=timeout,
-            )
         return await embedder.aembed(
             texts,
             pooling=pooling,

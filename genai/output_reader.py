@@ -108,8 +108,20 @@ class OutputReader:
                 yield from self._read_reasoning(False)
             elif self._dialect is not None and mark == self._dialect.opener:
                 yield from self._read_marked_call(self._dialect, mark, mark_end)
+            elif self._dialect is not None and mark == self._dialect.call_frame:
+                yield from self._read_frame(mark, mark_end)
             mark_end = self._source.mark_end
         self._content.end()
+
+    def _read_frame(self, mark: str, mark_end: int) -> Reading[None]:
+        """Read the blanks after the mark that comes before calls; where nothing follows, it was none."""
+        source = self._source
+        source.keep()
+        character = yield from source.skip_blanks()
+        text = source.kept()
+        if not character:
+            source.mark_end = mark_end
+            self._content.push(mark + text)
 
     def _read_marked_call(self, dialect: ToolDialect, mark: str, mark_end: int) -> Reading[None]:
         """Read a call after its mark; `mark_end` is where the mark before it ended."""

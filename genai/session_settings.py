@@ -40,6 +40,7 @@ _ENTRIES = {
 _REFUSED = {
     "session.model_external_initializers_file_folder_path": "weights are read beside the model",
     "session.collect_node_memory_stats_to_file": "it writes a file wherever the model wants it",
+    "session.debug_layout_transformation": "it writes files into the working folder",
     **dict.fromkeys(
         ("ep_context_enable", "ep.context_enable", "ep_context_file_path", "ep.context_file_path"),
         "it writes a compiled model; ModelCompiler.compile_to_file does that",
@@ -48,7 +49,12 @@ _REFUSED = {
 
 _NAMES_A_FILE = re.compile(r"(?:^|[._])(?:file|file_?name|file_?path|path|folder|dir|directory|root)$", re.IGNORECASE)
 """Keys whose values the engine, or a provider, opens as files: to read, to write, or to run."""
-_ELSEWHERE = re.compile(r"[/\\:]")
+_NAMES_CODE = re.compile(r"(?:^|[._])(?:op_packages|lib_paths?)$", re.IGNORECASE)
+"""Keys whose values a provider runs, wherever the system finds them."""
+_ELSEWHERE = re.compile(r"[/\\]|^\.\.$")
+"""What a value holds that says where a file lies; that of a key for files also where it holds a colon."""
+
+_IS_CODE = "it names code, which no file makes run"
 
 _SHORT_NAMES = {
     "cpu": "CPUExecutionProvider",
@@ -145,7 +151,9 @@ def session_settings(options: BuildOptions, config: Path, *sections: object) -> 
             _check_operators(config, value, settings)
         elif key in _REFUSED:
             _refuse(config, f"{key}: {_REFUSED[key]}")
-        elif _NAMES_A_FILE.search(key):
+        elif _NAMES_CODE.search(key):
+            _refuse(config, f"{key}: {_IS_CODE}; remove it")
+        elif _NAMES_A_FILE.search(key) or (key.startswith("ep.") and _ELSEWHERE.search(str(value))):
             _refuse(config, f"{key}: no file of a model chooses others that are read or written; remove it")
         elif key in _ENTRIES or "." in key:
             entries[_ENTRIES.get(key, key)] = _text(config, key, value)
@@ -249,8 +257,10 @@ def _option(config: Path, provider: str, key: str, value: object) -> str:
     """Return the value of a provider's option: a file of the model may name one of the provider's files, not others."""
     _check_name(config, key)
     text = _text(config, f"provider_options.{provider}.{key}", value)
-    if _NAMES_A_FILE.search(key) and _ELSEWHERE.search(text):
-        place = f"provider_options.{provider}.{key} {text!r}"
+    place = f"provider_options.{provider}.{key} {text!r}"
+    if _NAMES_CODE.search(key):
+        _refuse(config, f"{place}: {_IS_CODE}; give the options of the provider yourself")
+    if _ELSEWHERE.search(text) or (":" in text and _NAMES_A_FILE.search(key)):
         _refuse(config, f"{place}: no file of a model chooses a path; give the options of the provider yourself")
     return text
 

@@ -37,6 +37,11 @@ class ToolDialect:
     written: CallSyntax | None = None
     """How calls must be written, for a grammar; None for what no grammar of JSON can say."""
 
+    @property
+    def call_frame(self) -> str | None:
+        """The mark before all calls, if the family has one."""
+        return self.frames[0] if self.frames and not self.always_frames else None
+
 
 _JSON_START, _JSON_MIDDLE = '{"name": "', '", "arguments": '
 

@@ -68,6 +68,7 @@ def struck_soon() -> Iterator[None]:
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
@@ -101,6 +102,7 @@ def test_standard_input(folder: Path) -> None:
 def test_a_named_pipe_waits_for_its_writer(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     writer = threading.Timer(0.5, lambda: (folder / "pipe").write_bytes((folder / "two.flac").read_bytes()))
+    writer.daemon = True  # nothing else ends its wait for a reader
     writer.start()
     assert transcribe("pipe", "-q").stdout == "two\n"
     writer.join()

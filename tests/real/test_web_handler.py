@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from http.client import HTTPConnection, HTTPResponse
@@ -23,14 +24,19 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "web_handler.py"
 QUESTIONS = ("Why?", "Where is it now?")
 MAX_NEW_TOKENS = 400
-ENDLESS = 15_000
-"""Tokens of an answer that nobody would wait for."""
 ENDLESSLY = """
-import sys
+import time
+import genai
 from examples import web_handler
-web_handler.MAX_NEW_TOKENS = int(sys.argv.pop())
+
+def slow_stream(chat, question, **fields):
+    web_handler.logger.info("begun")
+    return astream(chat, question, stopping=lambda ids, text: time.sleep(0.1), **fields)
+
+astream, genai.Chat.astream = genai.Chat.astream, slow_stream
 web_handler.main()
 """
+"""The example with answers that nobody would wait for, and a line for each in its log."""
 pytestmark = [
     pytest.mark.real,
     pytest.mark.skipif(
@@ -48,11 +54,11 @@ def path(request: pytest.FixtureRequest, files: ModelFiles) -> Path:
 
 
 @contextmanager
-def serving(path: Path, log: list[str] | None = None, max_new_tokens: int = 0) -> Iterator[int]:
+def serving(path: Path, log: list[str] | None = None, program: str | None = None) -> Iterator[int]:
     """Run the example and yield its port; it must end well. In the end `log` holds what it has said."""
     command = [sys.executable, "-W", "error", str(EXAMPLE), str(path), "0"]
-    if max_new_tokens:
-        command[3:] = ["-c", ENDLESSLY, str(path), "0", str(max_new_tokens)]
+    if program is not None:
+        command[3:4] = ["-c", program]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=environment, encoding="utf-8"
@@ -118,7 +124,7 @@ def test_two_clients_get_their_answers_at_once(path: Path) -> None:
 
 def test_two_answers_come_at_the_same_time(path: Path) -> None:
     log: list[str] = []
-    with serving(path, log, ENDLESS) as port, asking(port, QUESTIONS[0]) as one, asking(port, QUESTIONS[1]) as other:
+    with serving(path, log, ENDLESSLY) as port, asking(port, QUESTIONS[0]) as one, asking(port, QUESTIONS[1]) as other:
         for response in (one, other, one, other):
             assert response.read1()
     assert [line for line in log if "tokens" in line] == []  # neither answer has come to its end
@@ -126,12 +132,25 @@ def test_two_answers_come_at_the_same_time(path: Path) -> None:
 
 def test_clients_that_go_away_end_their_generations(path: Path) -> None:
     log: list[str] = []
-    with serving(path, log, ENDLESS) as port:
+    with serving(path, log, ENDLESSLY) as port:
         for _ in range(5):  # more than there are models
             for question in QUESTIONS:
                 with asking(port, question) as response:
                     assert response.read1()
     assert [line for line in log if "tokens" in line] == []  # no answer has come to its end
+
+
+def test_clients_that_go_away_while_they_wait_give_their_places_up(path: Path) -> None:
+    log: list[str] = []
+    with serving(path, log, ENDLESSLY) as port, asking(port, QUESTIONS[0]):
+        with asking(port, QUESTIONS[1]):
+            for _ in range(5):
+                with closing(HTTPConnection("127.0.0.1", port)) as connection:
+                    connection.request("POST", "/", b"Who?")
+                    time.sleep(0.1)
+        with asking(port, QUESTIONS[0]) as response:
+            assert response.read1()
+    assert len([line for line in log if "begun" in line]) < 2 + 5 + 1
 
 
 def test_more_clients_than_models_all_get_their_answers(path: Path) -> None:

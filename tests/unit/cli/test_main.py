@@ -42,6 +42,7 @@ def test_s_prf_02_the_group_imports_no_command_and_nothing_heavy(argument: str) 
 
 def test_s_prf_02_help_of_a_command_imports_that_command_alone() -> None:
     own = [
+        "cli.completion",
         "cli.generate",
         "cli.generation_options",
         "cli.media",
@@ -93,11 +94,11 @@ def test_the_package_is_the_command() -> None:
 
 def test_a_failure_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(entry: object) -> bool:
-        raise PermissionError(13, "Permission denied", "/models/smollm2")
+        raise PermissionError(13, "Permission denied", "/models/\x1bsmollm2")
 
     monkeypatch.setattr(download, "remove", refuse)
     result = CliRunner().invoke(main, ["models", "rm", "smollm2"])
-    assert (result.exit_code, result.stderr) == (3, "Error: /models/smollm2: Permission denied\n")
+    assert (result.exit_code, result.stderr) == (3, "Error: /models/\\x1bsmollm2: Permission denied\n")
 
 
 @pytest.mark.parametrize(
@@ -107,9 +108,19 @@ def test_a_failure_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch)
         (["generate", "-m"], "smol", [("file", "smol"), ("plain", "smollm2")]),
         (["generate", "-m"], "whi", [("file", "whi")]),
         (["generate", "-m"], "./", [("file", "./")]),
+        (["generate", "--draft"], "gem", [("file", "gem"), ("plain", "gemma3-270m")]),
+        (["generate", "--lora"], "a", [("file", "a")]),
+        (["perplexity"], "smol", [("file", "smol"), ("plain", "smollm2")]),
+        (["convert"], "smol", [("file", "smol"), ("plain", "smollm2")]),
+        (["show"], "sil", [("file", "sil"), ("plain", "silero-vad")]),
+        (["transcribe"], "so", [("file", "so")]),
+        (["classify", "a.png"], "b", [("file", "b")]),
+        (["models", "pull"], "whi", [("plain", "whisper-tiny.en")]),
+        (["models", "rm", "smollm2"], "sil", [("plain", "silero-vad")]),
+        (["models", "path"], "x", []),
     ],
 )
-def test_a_shell_completes_files_and_names_of_models_of_the_kind(
+def test_a_shell_completes_files_and_names_of_models_that_fit(
     words: list[str], begun: str, expected: list[tuple[str, str]]
 ) -> None:
     found = BashComplete(main, {}, "winml-lite", "_WINML_LITE_COMPLETE").get_completions(words, begun)

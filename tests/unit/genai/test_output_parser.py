@@ -223,6 +223,9 @@ def test_malformed_calls_of_other_families_are_one_error(name: str, text: str) -
         ("phi-4-mini", "<|tool_call|>["),
         ("gemma-4", "a\n<|tool_call>call"),
         ("kimi-k2", "<|tool_call_begin|>functions.get"),
+        ("kimi-k2", "<|tool_calls_section_begin|>"),
+        ("qwen3-coder", "<tool_call>"),
+        ("qwen3-coder", "Well.\n<tool_call>\n"),
     ],
 )
 def test_what_ends_before_a_call_has_a_name_is_content(name: str, text: str) -> None:

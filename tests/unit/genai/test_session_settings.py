@@ -98,6 +98,11 @@ def test_a_provider_option_may_name_a_file_of_the_provider() -> None:
     assert settings.placement.provider_options == (("backend_path", "QnnHtp.dll"),)
 
 
+def test_a_colon_in_a_provider_option_that_names_no_file() -> None:
+    shapes = {"trt_profile_min_shapes": "ids:1x1"}
+    assert settled(asking({"tensorrt": shapes})).placement.provider_options == (("trt_profile_min_shapes", "ids:1x1"),)
+
+
 def test_a_provider_of_the_caller_wins() -> None:
     mine = build_options(None, None, placement(None, "MyProvider", {"k": "v"}), ())
     assert settled(asking({"cuda": {"device_id": "1"}}), options=mine).placement == mine.placement
@@ -125,10 +130,21 @@ def test_a_class_of_hardware_of_the_caller_goes_with_the_provider() -> None:
         ({"config_entries": {"session.moe.offload.derived_cache_dir": "/tmp"}}, "derived_cache_dir"),
         ({"session.optimized_model_external_initializers_file_name": "x"}, "no file"),
         ({"session.node_partition_config_file": ""}, "no file"),
+        ({"session.debug_layout_transformation": "1"}, "writes files"),
+        ({"ep.qnnexecutionprovider.op_packages": "Add:evil.so:f"}, "code"),
+        ({"ep.coreml.ModelCacheDirectory": "../elsewhere"}, "ModelCacheDirectory: no file"),
         (asking({"cuda": {}}, {"dml": {}}), "cuda and dml at once"),
         (asking({"cpu": {"arena": "1"}}), "'cpu' has no options"),
         (asking({"qnn": {"backend_path": "libraries/libQnnHtp.so"}}), "qnn.backend_path"),
         (asking({"openvino": {"cache_dir": "..\\cache"}}), "openvino.cache_dir"),
+        (asking({"openvino": {"cache_dir": ".."}}), "openvino.cache_dir"),
+        (asking({"qnn": {"backend_path": "C:QnnHtp.dll"}}), "qnn.backend_path"),
+        (asking({"CoreMLExecutionProvider": {"ModelCacheDirectory": "cache/x"}}), "ModelCacheDirectory"),
+        (
+            asking({"tensorrt": {"trt_extra_plugin_lib_paths": "evil.so"}}),
+            "trt_extra_plugin_lib_paths 'evil.so': it names code",
+        ),
+        (asking({"qnn": {"op_packages": "Add:evil.so:f"}}), "it names code"),
         (asking({"qnn": {"device_filtering_options": {"hardware_device_id": 1}}}), "hardware_device_type"),
         (asking({"qnn": {"device_filtering_options": {"hardware_device_type": "tpu"}}}), "none of cpu, gpu, npu"),
     ],
